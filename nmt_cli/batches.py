@@ -1,0 +1,130 @@
+"""Batches of ids: cut by a token budget, grouped by length, shuffled from a seed.
+
+The order of an epoch is a function of (seed, epoch) alone, so a position in it is two numbers
+and a run can go on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt_cli.tokenizer import BOS, EOS, PAD
+
+
+class IdPair(NamedTuple):
+    """A sentence pair as ids: the source ends in EOS, the target starts in BOS and ends in EOS."""
+
+    src: list[int]
+    tgt: list[int]
+
+
+class Batch(NamedTuple):
+    """Padded pairs of about the same length."""
+
+    src: Tensor
+    """(B, S) int64."""
+    src_mask: Tensor
+    """(B, S) bool, True = a real token."""
+    tgt: Tensor
+    """(B, T + 1) int64, BOS first."""
+    tgt_mask: Tensor
+    """(B, T + 1) bool, True = a real token."""
+
+    def to(self, device: torch.device) -> Batch:
+        """Copy to a device."""
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+
+class Position(NamedTuple):
+    """How far training has come: batches already used of an epoch."""
+
+    epoch: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """The budget of a batch: tokens of the longer side, padding included, or sentences."""
+
+    tokens: int
+    sentences: int | None = None
+
+    def holds(self, sentences: int, longest: int) -> bool:
+        """Tell whether so many sentences of at most this length fit."""
+        if self.sentences is not None:
+            return sentences <= self.sentences
+        return sentences * longest <= self.tokens
+
+
+def with_ends(src: list[int], tgt: list[int]) -> IdPair:
+    """Add the control ids to the ids of a pair."""
+    return IdPair([*src, EOS], [BOS, *tgt, EOS])
+
+
+def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Stack rows to (B, longest) int64 with their bool mask."""
+    lengths = torch.tensor([len(row) for row in rows])
+    padded = torch.full((len(rows), int(lengths.max())), PAD, dtype=torch.int64)
+    for row, ids in enumerate(rows):
+        padded[row, : len(ids)] = torch.tensor(ids, dtype=torch.int64)
+    return padded, torch.arange(padded.shape[1]) < lengths[:, None]
+
+
+def collate(pairs: Sequence[IdPair]) -> Batch:
+    """Pad pairs to one batch."""
+    return Batch(*pad([pair.src for pair in pairs]), *pad([pair.tgt for pair in pairs]))
+
+
+def cut(order: Sequence[int], lengths: Sequence[int], size: BatchSize) -> list[list[int]]:
+    """Cut an order of sentences into consecutive groups that fit the budget.
+
+    A sentence longer than the whole budget stands in a batch of its own.
+    """
+    groups: list[list[int]] = []
+    longest = 0
+    for index in order:
+        longest = max(longest, lengths[index])
+        if groups and size.holds(len(groups[-1]) + 1, longest):
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+            longest = lengths[index]
+    return groups
+
+
+class TrainingBatches:
+    """Endless batches from a position on.
+
+    Pairs are sorted by source and target length, ties and the order of the batches drawn from
+    the seed, so that a batch holds hardly any padding.
+    """
+
+    def __init__(self, pairs: Sequence[IdPair], size: BatchSize, seed: int) -> None:
+        self._pairs = pairs
+        self._size = size
+        self._seed = seed
+        self._keys = [(len(pair.src), len(pair.tgt)) for pair in pairs]
+        self._longest = [max(key) for key in self._keys]
+        self.per_epoch = len(self._plan(0))
+
+    def _plan(self, epoch: int) -> list[list[int]]:
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
+        shuffled = torch.randperm(len(self._pairs), generator=generator).tolist()
+        order = sorted(shuffled, key=self._keys.__getitem__)
+        groups = cut(order, self._longest, self._size)
+        return [groups[i] for i in torch.randperm(len(groups), generator=generator).tolist()]
+
+    def start_from(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+        """Yield each batch with the position after it."""
+        epoch, skip = position
+        while True:
+            groups = self._plan(epoch)
+            for done, group in enumerate(groups[skip:], start=skip + 1):
+                after = Position(epoch, done) if done < len(groups) else Position(epoch + 1, 0)
+                yield after, collate([self._pairs[i] for i in group])
+            epoch, skip = epoch + 1, 0

@@ -1,0 +1,105 @@
+"""The ``nmt`` program: its commands, and how errors and signals become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from nmt_cli import __version__
+from nmt_cli.commands import archs, data, evaluate, runs, train, translate
+from nmt_cli.errors import NmtError
+
+app = typer.Typer(
+    name="nmt",
+    help="Train, run and measure small neural translation models.\n\n"
+    "Start with: nmt train --arch lstm-attn",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("train")(train.train)
+app.command("translate")(translate.translate)
+app.command("eval")(evaluate.evaluate)
+app.command("runs")(runs.runs)
+app.command("archs")(archs.archs)
+app.add_typer(data.app, name="data")
+
+# Typer may carry its own copy of click, so the class is taken from where Typer has it.
+_UsageError: type[Exception] = next(
+    base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"nmt {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Hold the options of ``nmt`` itself."""
+
+
+def main() -> None:
+    """Run ``nmt`` and exit with its code."""
+    sys.exit(run())
+
+
+def run() -> int:
+    """Run the command line and give the exit code."""
+    try:
+        result = app(prog_name="nmt", standalone_mode=False)
+        sys.stdout.flush()
+    except NmtError as error:
+        return _failed(str(error), error.exit_code)
+    except _UsageError as error:
+        return _failed(_usage_message(error), 2)
+    except BrokenPipeError:
+        _silence_stdout()
+        return 0
+    except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("interrupted\n")
+        return 130
+    except MemoryError:
+        return _failed("out of memory; try a smaller --batch-tokens or --size", 1)
+    except Exception as error:
+        return _failed(f"{type(error).__name__}: {error} (NMT_DEBUG=1 shows where)", 1)
+    return result if isinstance(result, int) else 0
+
+
+def _failed(message: str, code: int) -> int:
+    if os.environ.get("NMT_DEBUG"):
+        import traceback
+
+        traceback.print_exc()
+    one_line = " ".join(message.split())
+    try:
+        sys.stderr.write(f"error: {one_line}\n")
+    except OSError:
+        return code
+    return code
+
+
+def _usage_message(error: Exception) -> str:
+    message = getattr(error, "format_message", lambda: str(error))()
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "nmt"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return f"a command is missing; see {path} --help"
+    return f"{message.rstrip('.')}; see `{path} --help`"
+
+
+def _silence_stdout() -> None:
+    """Keep the interpreter from complaining about a reader that has gone."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())

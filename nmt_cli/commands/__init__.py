@@ -1,0 +1,1 @@
+"""One file per command: parse, call the library, display. Torch loads only when one runs."""

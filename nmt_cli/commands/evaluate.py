@@ -1,0 +1,397 @@
+"""``nmt eval``: BLEU and its kin by source length, for models and for files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nmt_cli.commands.options import (
+    Beam,
+    Columns,
+    Device,
+    DeviceOption,
+    Encoding,
+    EncodingErrors,
+    LengthPenalty,
+    PrecisionOption,
+    Quiet,
+    SrcLang,
+    TgtLang,
+    parse_columns,
+    parse_numbers,
+)
+from nmt_cli.errors import NmtError
+
+if TYPE_CHECKING:
+    from nmt_cli.corpus.pairs import PairList, Request
+    from nmt_cli.display import Screen
+    from nmt_cli.evaluation import Report, SystemOutput, TestSet
+    from nmt_cli.runs import RunFolder
+
+
+def evaluate(
+    run: Annotated[
+        list[str] | None, typer.Argument(help="Run folders; NAME=RUN gives one a name.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", "-d", help="Test corpus.  [default: the test split of the runs]"),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split of the corpus, such as test or valid.")
+    ] = None,
+    src: Annotated[Path | None, typer.Option(help="Source file, with --ref.")] = None,
+    ref: Annotated[Path | None, typer.Option(help="Reference file, with --src.")] = None,
+    hyp: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]FILE", help="Output of any other system, repeatable."),
+    ] = None,
+    src_lang: SrcLang = None,
+    tgt_lang: TgtLang = None,
+    columns: Columns = None,
+    buckets: Annotated[
+        str | None, typer.Option(help="Upper edges of the buckets.  [default: 10,20,30,40,50]")
+    ] = None,
+    quantiles: Annotated[
+        int | None, typer.Option(min=2, help="So many buckets of about equal size instead.")
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help="Unit of length: word, token or char.  [default: by language]"),
+    ] = None,
+    metrics: Annotated[str, typer.Option(help="Out of bleu, chrf, ter, exact.")] = "bleu,chrf",
+    bleu_tokenize: Annotated[
+        str | None, typer.Option(help="sacrebleu tokenizer.  [default: by language]")
+    ] = None,
+    ci: Annotated[bool, typer.Option("--ci", help="Show 95 % bootstrap intervals.")] = False,
+    worst: Annotated[
+        int | None,
+        typer.Option(min=1, help="Show the N sentences on which the first two differ most."),
+    ] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE|-", help="Write all as JSON.")
+    ] = None,
+    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the length curve: .png, .svg or .pdf.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write source, reference and outputs into a folder.")
+    ] = None,
+    beam: Beam = 5,
+    length_penalty: LengthPenalty = 0.6,
+    device: DeviceOption = Device.auto,
+    precision: Annotated[
+        PrecisionOption, typer.Option(help="Number format; auto is fp32 on a CPU.")
+    ] = PrecisionOption.auto,
+    encoding_errors: Encoding = EncodingErrors.strict,
+    quiet: Quiet = False,
+) -> int:
+    """Show BLEU by source length for one or many models, or for output of other systems.
+
+    nmt eval checkpoints/lstm checkpoints/lstm-attn --plot length.png
+
+    nmt eval checkpoints/mine -d test.tsv
+
+    nmt eval --src test.en --ref test.de --hyp other=output.de -t de
+    """
+    from nmt_cli import plots
+    from nmt_cli.display import Screen, metrics_table, report_table
+    from nmt_cli.evaluation import evaluate as judge
+    from nmt_cli.experiment import make_test_set
+
+    screen = Screen(quiet)
+    names = [name.strip() for name in metrics.split(",")]
+    if plot:
+        plots.check_format(plot)
+    runs = [_named_run(word) for word in run or []]
+    files = [_named_file(word) for word in hyp or []]
+    if not runs and not files:
+        raise NmtError("nothing to evaluate: give run folders, or --src, --ref and --hyp files")
+    _check_names([*(name for name, _ in runs), *(name for name, _ in files)])
+    from nmt_cli.corpus.pairs import Request
+
+    request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
+    pairs = _test_pairs([folder for _, folder in runs], data, split, src, ref, request, screen)
+    test = make_test_set(
+        pairs,
+        edges=parse_numbers(buckets, "--buckets") if buckets else None,
+        quantiles=quantiles,
+        unit=_unit(unit),
+        src_tokenizer=runs[0][1].tokenizers()[0] if runs and unit == "token" else None,
+    )
+    bleu = _bleu(bleu_tokenize, pairs.tgt_lang, runs, screen)
+    _warn_of_leaks(runs, pairs, screen)
+    systems = [
+        _translate(name, folder, test, beam, length_penalty, device.value, precision.value, screen)
+        for name, folder in runs
+    ]
+    systems += [_read_output(name, path, request) for name, path in files]
+    report = judge(test, systems, bleu, names, split)
+    for name in ("bleu", *names):
+        if name not in names:
+            names.insert(0, name)
+    _write(report, test, systems, json_file, csv_file, plot, save)
+    if json_file == "-":
+        return 0
+    typer.echo(report_table(report, ci))
+    others = [name for name in names if name != "bleu"]
+    if others:
+        typer.echo("\n" + metrics_table(report, others))
+    if worst:
+        typer.echo("\n" + _worst(test, systems, bleu_tokenize or "13a", worst))
+    return 0
+
+
+def _named_run(word: str) -> tuple[str, RunFolder]:
+    from nmt_cli.runs import RunFolder
+
+    name, equals, path = word.partition("=")
+    if equals and not Path(word).exists():
+        return name, RunFolder(Path(path))
+    folder = RunFolder(Path(word))
+    folder.config()
+    return folder.name, folder
+
+
+def _named_file(word: str) -> tuple[str, Path]:
+    name, equals, path = word.partition("=")
+    if equals and not Path(word).exists():
+        return name, Path(path)
+    return Path(word).name, Path(word)
+
+
+def _check_names(names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise NmtError(f"two systems are called {twice[0]!r}; name them apart, as NAME=PATH")
+
+
+def _unit(unit: str | None) -> str | None:
+    if unit not in {None, "word", "token", "char"}:
+        raise NmtError(f"--unit {unit}: must be word, token or char")
+    return unit
+
+
+def _test_pairs(
+    runs: list[RunFolder],
+    data: str | None,
+    split: str | None,
+    src: Path | None,
+    ref: Path | None,
+    request: Request,
+    screen: Screen,
+) -> PairList:
+    from nmt_cli.corpus.splits import load_one
+
+    if (src is None) != (ref is None):
+        raise NmtError("--src and --ref go together: line n of one translates line n of the other")
+    if src is not None and ref is not None:
+        if data is not None:
+            raise NmtError("give either --data or --src and --ref")
+        return _pair_files(src, ref, request)
+    if data is not None:
+        filled = _with_languages(request, runs)
+        return load_one(data, filled, (split,) if split else ("test",))
+    if not runs:
+        raise NmtError("--hyp needs its test set: give --src and --ref, or --data")
+    return _recorded_test(runs, split)
+
+
+def _with_languages(request: Request, runs: list[RunFolder]) -> Request:
+    from nmt_cli.corpus.pairs import Request
+
+    if not runs:
+        return request
+    config = runs[0].config()
+    return Request(
+        request.src_lang or config["src_lang"],
+        request.tgt_lang or config["tgt_lang"],
+        request.columns,
+        request.errors,
+    )
+
+
+def _pair_files(src: Path, ref: Path, request: Request) -> PairList:
+    from nmt_cli.corpus.pairs import Request
+    from nmt_cli.corpus.readers import language_of, read_pair_files
+
+    known = Request(
+        request.src_lang or language_of(src) or "und",
+        request.tgt_lang or language_of(ref) or "und",
+        None,
+        request.errors,
+    )
+    return read_pair_files(src, ref, known)
+
+
+def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
+    """Read the test split that the runs recorded, which must be one and the same."""
+    from nmt_cli.corpus.splits import load_splits
+    from nmt_cli.experiment import Config
+
+    configs = [Config.from_json(run.config()["request"]) for run in runs]
+    tests = {
+        (c.data.spec if c.data.test is None else "", c.data.test, c.data.src_lang, c.data.tgt_lang)
+        for c in configs
+    }
+    if len(tests) > 1:
+        raise NmtError(
+            "these runs were tested on different data; say on which to compare them, with -d"
+        )
+    data = configs[0].data
+    splits = load_splits(data.spec, data.valid, data.test, data.request())
+    if split in {None, "test"}:
+        return splits.test
+    if split in {"valid", "val", "dev"}:
+        return splits.valid
+    if split == "train":
+        return splits.train
+    from nmt_cli.corpus.splits import load_one
+
+    return load_one(data.spec, data.request(), (str(split),))
+
+
+def _bleu(
+    forced: str | None, tgt_lang: str, runs: list[tuple[str, RunFolder]], screen: Screen
+) -> object:
+    from nmt_cli.metrics import Bleu, bleu_tokenizer
+
+    wanted, warning = bleu_tokenizer(tgt_lang)
+    if forced is not None and forced != wanted:
+        screen.note(
+            f"warning: BLEU tokenizer {forced} was forced; for {tgt_lang} it would be {wanted}"
+        )
+    elif warning:
+        screen.note(f"warning: {warning}")
+    lowercase = any(run.config()["tokenizer"]["lowercase"] for _, run in runs)
+    return Bleu(forced or wanted, lowercase)
+
+
+def _warn_of_leaks(runs: list[tuple[str, RunFolder]], pairs: PairList, screen: Screen) -> None:
+    from nmt_cli.corpus.preflight import count_leaked, leak_warning
+
+    for name, run in runs:
+        leaked = count_leaked(pairs.pairs, run.fingerprints())
+        if leaked:
+            screen.note(f"{leak_warning(leaked, len(pairs.pairs))} of {name}")
+
+
+def _translate(
+    name: str,
+    run: RunFolder,
+    test: TestSet,
+    beam: int,
+    length_penalty: float,
+    device: str,
+    precision: str,
+    screen: Screen,
+) -> SystemOutput:
+    from nmt_cli.experiment import translate_test
+    from nmt_cli.precision import choose_device, choose_translation_precision
+    from nmt_cli.search import SearchOptions
+    from nmt_cli.translation import load_translator
+
+    chosen = choose_device(device)  # type: ignore[arg-type]
+    translator = load_translator(
+        [run],
+        chosen,
+        choose_translation_precision(precision, chosen),  # type: ignore[arg-type]
+    )
+    options = SearchOptions(beam=beam, length_penalty=length_penalty)
+    with screen.progress(name, len(test.sources)) as bar:
+        return translate_test(name, translator, test, options, on_done=bar.advance)
+
+
+def _read_output(name: str, path: Path, request: Request) -> SystemOutput:
+    from nmt_cli.corpus.lines import read_lines
+    from nmt_cli.evaluation import SystemOutput
+
+    if not path.is_file():
+        raise NmtError(f"{path}: no such file")
+    return SystemOutput(name, list(read_lines(path, request.errors)), None)
+
+
+def _write(
+    report: Report,
+    test: TestSet,
+    systems: list[SystemOutput],
+    json_file: str | None,
+    csv_file: Path | None,
+    plot: Path | None,
+    save: Path | None,
+) -> None:
+    from nmt_cli.files import write_whole
+    from nmt_cli.plots import plot_length_curve
+
+    if json_file is not None:
+        text = json.dumps(report.as_json(), indent=2, ensure_ascii=False) + "\n"
+        if json_file == "-":
+            typer.echo(text, nl=False)
+        else:
+            write_whole(Path(json_file), text)
+    if csv_file is not None:
+        write_whole(csv_file, _as_csv(report))
+    if plot is not None:
+        plot_length_curve(report, plot)
+    if save is not None:
+        save.mkdir(parents=True, exist_ok=True)
+        write_whole(save / "source.txt", _as_lines(test.sources))
+        write_whole(save / "reference.txt", _as_lines(test.references))
+        for system in systems:
+            write_whole(save / f"{system.name}.txt", _as_lines(system.hypotheses))
+
+
+def _as_lines(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _as_csv(report: Report) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    metrics = list(report.systems[0].overall.others)
+    writer.writerow(
+        ["system", "bucket", "sentences", "bleu", "bleu_low", "bleu_high", *metrics,
+         "length_ratio", "difference", "p"]
+    )  # fmt: skip
+    for system in report.systems:
+        labels = [*(bucket.label for bucket in report.buckets), "all"]
+        for label, cell in zip(labels, [*system.cells, system.overall], strict=True):
+            values = cell.as_json()
+            values.pop("note", None)
+            writer.writerow([system.name, label, *values.values()])
+    return text.getvalue()
+
+
+def _worst(test: TestSet, systems: list[SystemOutput], tokenizer: str, count: int) -> str:
+    """Lay out the sentences on which the first two systems differ most in sentence chrF."""
+    from sacrebleu.metrics import CHRF
+
+    if len(systems) < 2:
+        raise NmtError("--worst compares two systems; only one was given")
+    chrf = CHRF()
+    first, second = systems[0], systems[1]
+
+    def score(hypothesis: str, reference: str) -> float:
+        return float(chrf.sentence_score(hypothesis, [reference]).score)
+
+    rows = [
+        (score(a, reference) - score(b, reference), n)
+        for n, (a, b, reference) in enumerate(
+            zip(first.hypotheses, second.hypotheses, test.references, strict=True)
+        )
+    ]
+    rows.sort(key=lambda row: -abs(row[0]))
+    blocks = []
+    for difference, n in rows[:count]:
+        blocks.append(
+            f"line {n + 1}, chrF {difference:+.1f} for {first.name}\n"
+            f"  source:    {test.sources[n]}\n  reference: {test.references[n]}\n"
+            f"  {first.name}: {first.hypotheses[n]}\n  {second.name}: {second.hypotheses[n]}"
+        )
+    return "\n".join(blocks)

@@ -1,0 +1,42 @@
+"""``nmt runs``: list the run folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def runs(
+    root: Annotated[Path, typer.Argument(help="Folder that holds the runs.")] = Path("checkpoints"),
+) -> int:
+    """List run folders: architecture, data, steps, BLEU on their test, date, size."""
+    from nmt_cli.display import aligned
+    from nmt_cli.errors import NmtError
+    from nmt_cli.runs import find_runs
+
+    rows = [["run", "arch", "data", "steps", "BLEU", "finished", "MB"]]
+    for run in find_runs(root):
+        try:
+            config = run.config()
+        except NmtError:
+            continue
+        weights = run.path / "model.safetensors"
+        size = weights.stat().st_size / 1e6 if weights.is_file() else 0.0
+        bleu = config.get("test_bleu")
+        rows.append(
+            [
+                str(run.path),
+                str(config["arch"]),
+                str(config["request"]["data"]["spec"]),
+                str(config["step"]),
+                "-" if bleu is None else f"{bleu:.1f}",
+                str(config["finished"] or "not yet")[:16].replace("T", " "),
+                f"{size:.0f}",
+            ]
+        )
+    if len(rows) == 1:
+        raise NmtError(f"{root}: no runs here; train one with `nmt train`")
+    typer.echo("\n".join(aligned(rows)))
+    return 0

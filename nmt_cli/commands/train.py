@@ -1,0 +1,373 @@
+"""``nmt train``: train a model and show its BLEU by source length."""
+
+from __future__ import annotations
+
+import signal
+from enum import Enum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nmt_cli.commands.options import (
+    Columns,
+    Device,
+    DeviceOption,
+    Encoding,
+    EncodingErrors,
+    PrecisionOption,
+    Quiet,
+    SrcLang,
+    TgtLang,
+    parse_columns,
+)
+from nmt_cli.errors import NmtError
+
+if TYPE_CHECKING:
+    from nmt_cli.display import Bar, Screen
+    from nmt_cli.experiment import Config
+
+
+class Schedule(str, Enum):
+    """How the learning rate falls after warm-up."""
+
+    inverse_sqrt = "inverse-sqrt"
+    cosine = "cosine"
+    constant = "constant"
+
+
+class TokenizerKind(str, Enum):
+    """Subword models."""
+
+    unigram = "unigram"
+    bpe = "bpe"
+
+
+class Normalization(str, Enum):
+    """Unicode form of all text."""
+
+    nfc = "nfc"
+    nfkc = "nfkc"
+    identity = "identity"
+
+
+class Size(str, Enum):
+    """Presets of an architecture's options."""
+
+    tiny = "tiny"
+    small = "small"
+    base = "base"
+
+
+def train(
+    arch: Annotated[
+        str, typer.Option("--arch", "-a", help="Architecture; `nmt archs` lists them.")
+    ] = "lstm-attn",
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data",
+            "-d",
+            help="Corpus: toy, a folder with splits, a prefix of two files, a,b or a TSV.",
+        ),
+    ] = "toy",
+    src_lang: SrcLang = None,
+    tgt_lang: TgtLang = None,
+    valid: Annotated[
+        str | None, typer.Option(help="Validation pairs, in any form of --data.")
+    ] = None,
+    test: Annotated[str | None, typer.Option(help="Test pairs, in any form of --data.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Run folder.  [default: checkpoints/ARCH]"),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-O",
+            metavar="KEY=VALUE",
+            help="Option of the architecture, repeatable; `nmt archs ARCH` lists them.",
+        ),
+    ] = None,
+    size: Annotated[Size, typer.Option(help="Preset of the architecture's options.")] = Size.small,
+    epochs: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so many passes over the data.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many optimizer steps.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so many minutes of training.")
+    ] = None,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens of a batch, longer side with padding."),
+    ] = None,
+    batch_sentences: Annotated[
+        int | None, typer.Option(min=1, help="Sentences of a batch, in place of tokens.")
+    ] = None,
+    accumulate: Annotated[
+        int, typer.Option(min=1, help="Batches whose gradients make one step.")
+    ] = 1,
+    validate_every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Steps between validations.  [default: an epoch, 100 to 500]"),
+    ] = None,
+    save_every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Steps between resumable states.  [default: as validations]"),
+    ] = None,
+    lr: Annotated[float | None, typer.Option(min=0, help="Peak learning rate.")] = None,
+    warmup: Annotated[int | None, typer.Option(min=0, help="Steps of linear warm-up.")] = None,
+    schedule: Annotated[
+        Schedule | None, typer.Option(help="How the rate falls after warm-up.")
+    ] = None,
+    dropout: Annotated[
+        float | None, typer.Option(min=0, max=0.99, help="Same as -O dropout=X.")
+    ] = None,
+    label_smoothing: Annotated[
+        float | None, typer.Option(min=0, max=0.99, help="Probability spread over all words.")
+    ] = None,
+    clip_norm: Annotated[
+        float | None, typer.Option(min=0, help="Largest norm of the gradient.")
+    ] = None,
+    average: Annotated[
+        int, typer.Option(min=0, help="Average the weights at the last N validations; 0: do not.")
+    ] = 5,
+    patience: Annotated[
+        int,
+        typer.Option(min=0, help="Stop after N validations without a better one; 0: never."),
+    ] = 10,
+    tokenizer: Annotated[TokenizerKind, typer.Option(help="Subword model.")] = TokenizerKind.bpe,
+    vocab_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Entries.  [default: the distinct words, 1,000 to 8,000]"),
+    ] = None,
+    separate_vocab: Annotated[
+        bool, typer.Option("--separate-vocab", help="One vocabulary a side, not one for both.")
+    ] = False,
+    normalization: Annotated[
+        Normalization, typer.Option(help="Unicode form that all text is brought to.")
+    ] = Normalization.nfc,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Lower-case all text, when translating too.")
+    ] = False,
+    max_words: Annotated[
+        int, typer.Option(min=1, help="Leave out training pairs with a longer side.")
+    ] = 200,
+    precision: Annotated[
+        PrecisionOption,
+        typer.Option(help="Number format; auto is the fastest that is safe here."),
+    ] = PrecisionOption.auto,
+    device: DeviceOption = Device.auto,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 1,
+    columns: Columns = None,
+    encoding_errors: Encoding = EncodingErrors.strict,
+    init: Annotated[
+        Path | None,
+        typer.Option(help="Start from weights and tokenizer of another run.", metavar="RUN"),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with a run where it stopped.", metavar="RUN")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a run that is in the folder.")
+    ] = False,
+    quiet: Quiet = False,
+    *,
+    ctx: typer.Context,
+) -> int:
+    """Train a model and show its BLEU by source length.
+
+    With nothing but --arch it trains on the embedded English-German toy corpus:
+
+        nmt train --arch lstm-attn
+
+        nmt train --arch transformer -d corpus/ -s en -t de -o checkpoints/mine
+
+        nmt train --resume checkpoints/mine --epochs 40
+    """
+    from nmt_cli import experiment
+    from nmt_cli.display import Screen
+    from nmt_cli.runs import DEFAULT_ROOT, RunFolder
+
+    screen = Screen(quiet)
+    end = experiment.End(steps, epochs, minutes)
+    if resume is not None:
+        _refuse_with_resume(ctx)
+        folder = RunFolder(resume)
+        changes: dict[str, Any] = {"device": device.value} if _given(ctx, "device") else {}
+        if threads is not None:
+            changes["threads"] = threads
+        if end != experiment.End():
+            changes["end"] = end
+        return _follow(lambda stop: experiment.resume(folder, changes, stop), folder.path, screen)
+    training = {
+        "accumulate": accumulate,
+        "average": average,
+        "patience": patience,
+        "validate_every": validate_every,
+        "save_every": save_every,
+        "lr": lr,
+        "warmup": warmup,
+        "schedule": schedule.value if schedule else None,
+        "label_smoothing": label_smoothing,
+        "clip_norm": clip_norm,
+    }
+    config = _config(
+        arch,
+        size.value,
+        option or [],
+        dropout,
+        init,
+        data=experiment.DataConfig(
+            spec=data,
+            valid=valid,
+            test=test,
+            src_lang=src_lang,
+            tgt_lang=tgt_lang,
+            columns=parse_columns(columns),
+            encoding_errors=encoding_errors.value,
+            max_words=max_words,
+        ),
+        tokenizer=experiment.TokenizerConfig(
+            kind=tokenizer.value,
+            size=vocab_size,
+            separate=separate_vocab,
+            normalization=normalization.value,
+            lowercase=lowercase,
+        ),
+        training={name: value for name, value in training.items() if value is not None},
+        batch_tokens=batch_tokens,
+        batch_sentences=batch_sentences,
+        end=end,
+        seed=seed,
+        precision=precision.value,
+        device=device.value,
+        threads=threads,
+    )
+    folder = RunFolder(out or DEFAULT_ROOT / config.arch)
+    return _follow(
+        lambda stop: experiment.start(config, folder, overwrite, stop), folder.path, screen
+    )
+
+
+def _given(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+_WITH_RESUME = {"resume", "epochs", "steps", "minutes", "device", "threads", "quiet"}
+
+
+def _refuse_with_resume(ctx: typer.Context) -> None:
+    """With --resume only the end, the device and the logging may be given anew."""
+    others = [name for name in ctx.params if name not in _WITH_RESUME and _given(ctx, name)]
+    if others:
+        options = ", ".join("--" + name.replace("_", "-") for name in others)
+        raise NmtError(
+            f"{options}: cannot be changed with --resume, only --steps, --epochs, --minutes, "
+            "--device and --threads; to start from the weights of a run, use --init"
+        )
+
+
+def _config(
+    arch: str,
+    size: str,
+    assignments: list[str],
+    dropout: float | None,
+    init: Path | None,
+    *,
+    batch_tokens: int | None,
+    **rest: Any,
+) -> Config:
+    """Resolve the architecture's options and recipe."""
+    import dataclasses
+
+    from nmt_cli.experiment import Config
+    from nmt_cli.models import architecture, resolve_options
+    from nmt_cli.models.options import parse_assignments
+    from nmt_cli.runs import RunFolder
+
+    given: dict[str, Any] = dict(parse_assignments(assignments))
+    if dropout is not None:
+        given["dropout"] = dropout
+    if init is not None:
+        parent = RunFolder(init).config()
+        arch = parent["arch"]
+        given = {**parent["options"], **given}
+    return Config(
+        arch=arch,
+        options=dataclasses.asdict(resolve_options(arch, size, given)),
+        batch_tokens=batch_tokens or architecture(arch).recipe.batch_tokens,
+        init=str(init) if init else None,
+        **rest,
+    )
+
+
+class _Interrupt:
+    """Turn the first Ctrl-C or SIGTERM during training into a request to save and stop."""
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.armed = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        code = 128 + number
+        if self.armed and not self.code:
+            self.code = code
+            return
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(code)
+
+    def requested(self) -> bool:
+        return self.code != 0
+
+
+def _follow(begin: Any, folder: Path, screen: Screen) -> int:
+    """Show the events of a run as they come; give the exit code."""
+    from nmt_cli.display import report_table
+    from nmt_cli.experiment import Evaluated, Note, Prepared
+    from nmt_cli.training import Step, Stopped, Validated, Warned
+
+    interrupt = _Interrupt()
+    events = begin(interrupt.requested)
+    for event in events:
+        if isinstance(event, Note):
+            screen.note(event.text)
+        if not isinstance(event, Prepared):
+            continue
+        interrupt.armed = True
+        with screen.progress("training", event.last_step) as bar:
+            bar.done = event.step
+            for inner in events:
+                if isinstance(inner, Step):
+                    bar.advance(1, f"loss {inner.loss:.3f}  {inner.tokens_per_s:,.0f} tokens/s")
+                elif isinstance(inner, Validated):
+                    _show_validation(inner, bar, screen)
+                elif isinstance(inner, Warned):
+                    screen.note(f"warning: {inner.message}")
+                elif isinstance(inner, Stopped):
+                    break
+        interrupt.armed = False
+        if isinstance(inner, Stopped) and inner.interrupted:
+            screen.note(f"stopped at step {inner.step}; go on by `nmt train --resume {folder}`")
+            return interrupt.code
+        screen.note(f"stopped at step {inner.step}: {inner.reason}; translating the test split")
+    if isinstance(event, Evaluated):
+        typer.echo(report_table(event.report))
+        screen.note(f'\nnext: echo "A sentence." | nmt translate -m {folder}')
+    return 0
+
+
+def _show_validation(event: Any, bar: Bar, screen: Screen) -> None:
+    screen.note(
+        f"step {event.step}  epoch {event.epoch}  validation: BLEU {event.score.bleu:.1f}, "
+        f"loss {event.score.loss:.3f}" + ("  (best so far)" if event.best else "")
+    )

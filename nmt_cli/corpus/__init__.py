@@ -1,0 +1,1 @@
+"""From a SPEC to pairs of text: readers, splits, preflight, the toy grammar."""

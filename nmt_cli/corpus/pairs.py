@@ -1,0 +1,72 @@
+"""The values that readers give: pairs, lists of them, corpora of named parts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nmt_cli.corpus.lines import EncodingErrors
+from nmt_cli.errors import NmtError
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation."""
+
+    src: str
+    tgt: str
+
+    def fingerprint(self) -> int:
+        """Hash the pair to a signed 64-bit number, the same on every machine."""
+        return stable_hash(f"{self.src}\n{self.tgt}")
+
+
+class PairList(NamedTuple):
+    """Pairs of one file or split, and the languages they turned out to be in."""
+
+    name: str
+    src_lang: str
+    tgt_lang: str
+    pairs: list[Pair]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user said about a corpus beside its SPEC."""
+
+    src_lang: str | None = None
+    tgt_lang: str | None = None
+    columns: tuple[str, str] | None = None
+    errors: EncodingErrors = "strict"
+
+    def languages(self, name: str, src: str | None = None, tgt: str | None = None) -> list[str]:
+        """Fill in what the user left out by what the data tells.
+
+        Raises:
+            NmtError: if neither tells.
+        """
+        known = [self.src_lang or src, self.tgt_lang or tgt]
+        if None in known:
+            raise NmtError(
+                f"{name}: its languages are not known; give --src-lang and --tgt-lang, "
+                "such as -s en -t de"
+            )
+        return [lang for lang in known if lang is not None]
+
+
+class Corpus(NamedTuple):
+    """A corpus by parts, read when asked for: split names, or one part called ``""``."""
+
+    name: str
+    parts: Mapping[str, Callable[[], PairList]]
+
+    def named(self, kind: tuple[str, ...]) -> list[str]:
+        """List the parts whose name begins with one of the given words."""
+        return [name for name in self.parts if name and name.startswith(kind)]
+
+
+def stable_hash(text: str) -> int:
+    """Hash text to a signed 64-bit number, the same on every machine and Python."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)

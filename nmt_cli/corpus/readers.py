@@ -1,0 +1,193 @@
+"""From a SPEC to a corpus: folders, pair files, TSV, and names such as ``toy``.
+
+A format of one file is one function in ``FORMATS``; everything else (compression, line rule,
+languages, splits in a folder) is shared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from nmt_cli.corpus import toy
+from nmt_cli.corpus.lines import OPENERS, is_blank, read_lines
+from nmt_cli.corpus.pairs import Corpus, Pair, PairList, Request
+from nmt_cli.errors import NmtError
+
+_LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+TRAIN, VALID, TEST = ("train",), ("valid", "val", "dev"), ("test",)
+
+
+def open_corpus(spec: str, request: Request) -> Corpus:
+    """Find out what a SPEC names: an existing path, else a name, else a prefix.
+
+    Raises:
+        NmtError: if nothing is there; it says what was looked for.
+    """
+    path = Path(spec)
+    if path.is_dir():
+        return _folder(path, request)
+    if path.is_file():
+        return Corpus(spec, {"": partial(_read_file, path, request)})
+    if "," in spec:
+        src, _, tgt = spec.partition(",")
+        return Corpus(spec, {"": partial(read_pair_files, Path(src), Path(tgt), request)})
+    name, _, options = spec.partition(":")
+    if name in GENERATORS:
+        return GENERATORS[name](options, request)
+    return Corpus(spec, {"": partial(_read_prefix, path, request)})
+
+
+def read_tsv(path: Path, request: Request) -> PairList:
+    """Read tab-separated pairs: no quoting, further columns ignored, a header row recognised.
+
+    Raises:
+        NmtError: for a line of fewer columns than are needed, or an unknown column name.
+    """
+    src_lang, tgt_lang = request.languages(str(path))
+    wanted = request.columns or (src_lang, tgt_lang)
+    pairs: list[Pair] = []
+    columns = _numbered(wanted) or (0, 1)
+    for number, line in enumerate(read_lines(path, request.errors), start=1):
+        fields = line.split("\t")
+        if number == 1 and all(name in fields for name in wanted):
+            columns = (fields.index(wanted[0]), fields.index(wanted[1]))
+            continue
+        if number == 1 and request.columns and not _numbered(wanted):
+            raise NmtError(
+                f"{path}:1: no columns {wanted[0]!r} and {wanted[1]!r}; the first row is: "
+                + " | ".join(fields)
+            )
+        if is_blank(line):
+            pairs.append(Pair("", ""))
+            continue
+        if max(columns) >= len(fields):
+            raise NmtError(
+                f"{path}:{number}: {len(fields)} tab-separated column(s), but column "
+                f"{max(columns) + 1} is needed"
+            )
+        pairs.append(Pair(fields[columns[0]], fields[columns[1]]))
+    return PairList(str(path), src_lang, tgt_lang, pairs)
+
+
+FORMATS: dict[str, Callable[[Path, Request], PairList]] = {".tsv": read_tsv, ".txt": read_tsv}
+"""Readers of formats in which one file holds both sides, by suffix."""
+
+GENERATORS: dict[str, Callable[[str, Request], Corpus]] = {"toy": toy.corpus}
+"""Corpora that are made, not read, by name."""
+
+
+def _numbered(columns: tuple[str, str]) -> tuple[int, int] | None:
+    if not all(column.isdecimal() and int(column) > 0 for column in columns):
+        return None
+    return int(columns[0]) - 1, int(columns[1]) - 1
+
+
+def _plain(path: Path) -> Path:
+    """Take the suffix of a compression off."""
+    return path.with_suffix("") if path.suffix.lower() in OPENERS else path
+
+
+def language_of(path: Path) -> str | None:
+    """Tell the language by the suffix of a file, if it looks like one."""
+    suffix = _plain(path).suffix.lstrip(".")
+    return suffix if _LANGUAGE.fullmatch(suffix) and f".{suffix}" not in FORMATS else None
+
+
+def _read_file(path: Path, request: Request) -> PairList:
+    reader = FORMATS.get(_plain(path).suffix.lower())
+    if reader is None:
+        raise NmtError(
+            f"{path}: cannot tell its format; a file of pairs ends in "
+            f"{', '.join(FORMATS)} (tab-separated), plain or with {', '.join(OPENERS)}; "
+            "two files of one language each are given as a prefix or as a,b"
+        )
+    return reader(path, request)
+
+
+def read_pair_files(src: Path, tgt: Path, request: Request) -> PairList:
+    """Read two files of one language each.
+
+    Raises:
+        NmtError: if one is not there or their numbers of lines differ.
+    """
+    for path in (src, tgt):
+        if not path.is_file():
+            raise NmtError(f"{path}: no such file")
+    name = f"{src},{tgt}"
+    src_lang, tgt_lang = request.languages(name, language_of(src), language_of(tgt))
+    src_lines = list(read_lines(src, request.errors))
+    tgt_lines = list(read_lines(tgt, request.errors))
+    if len(src_lines) != len(tgt_lines):
+        raise NmtError(
+            f"{src} has {len(src_lines)} lines but {tgt} has {len(tgt_lines)}; "
+            "line n of one must translate line n of the other"
+        )
+    pairs = [Pair(*sides) for sides in zip(src_lines, tgt_lines, strict=True)]
+    return PairList(name, src_lang, tgt_lang, pairs)
+
+
+def _siblings(prefix: Path) -> dict[str, list[Path]]:
+    """Map language to the files ``prefix.LANGUAGE``, plain or compressed."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(prefix.parent.glob(f"{_escape_glob(prefix.name)}.*")):
+        language = language_of(path)
+        if language and _plain(path).name == f"{prefix.name}.{language}":
+            found.setdefault(language, []).append(path)
+    return found
+
+
+def _escape_glob(name: str) -> str:
+    return re.sub(r"([*?[])", r"[\1]", name)
+
+
+def _read_prefix(prefix: Path, request: Request) -> PairList:
+    files = _siblings(prefix)
+    if not files:
+        raise NmtError(
+            f"{prefix}: no such file or folder, no corpus of that name "
+            f"({', '.join(GENERATORS)}), and no files {prefix}.LANGUAGE"
+        )
+    if request.src_lang is None or request.tgt_lang is None:
+        raise NmtError(
+            f"{prefix}: has {', '.join(sorted(files))}; say which is translated into which, "
+            "such as -s en -t de"
+        )
+    sides = []
+    for language in (request.src_lang, request.tgt_lang):
+        candidates = files.get(language, [])
+        if not candidates:
+            raise NmtError(
+                f"{prefix}.{language}: no such file; beside it are: "
+                + ", ".join(path.name for paths in files.values() for path in paths)
+            )
+        if len(candidates) > 1:
+            raise NmtError(
+                f"{prefix}.{language}: there are several ({', '.join(p.name for p in candidates)});"
+                " keep one"
+            )
+        sides.append(candidates[0])
+    return read_pair_files(sides[0], sides[1], request)
+
+
+def _folder(folder: Path, request: Request) -> Corpus:
+    """Find the splits of a folder: files named train*, valid*/val*/dev*, test* in any format."""
+    parts: dict[str, Callable[[], PairList]] = {}
+    for path in sorted(folder.iterdir()):
+        stem = _plain(path).stem if path.is_file() else ""
+        if not stem.startswith(TRAIN + VALID + TEST):
+            continue
+        if _plain(path).suffix.lower() in FORMATS:
+            if stem in parts:
+                raise NmtError(f"{path}: there is another file for {stem!r} beside it; keep one")
+            parts[stem] = partial(_read_file, path, request)
+        elif language_of(path) and stem not in parts:
+            parts[stem] = partial(_read_prefix, folder / stem, request)
+    if not parts:
+        raise NmtError(
+            f"{folder}: holds no split; expected files such as train.en and train.de, or "
+            "train.tsv, and the same for valid (or val, dev) and test"
+        )
+    return Corpus(str(folder), parts)

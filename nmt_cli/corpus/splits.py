@@ -1,0 +1,111 @@
+"""Train, valid and test of a corpus: as given, as found in a folder, or split off by a hash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nmt_cli.corpus.pairs import Corpus, Pair, PairList, Request, stable_hash
+from nmt_cli.corpus.readers import TEST, TRAIN, VALID, open_corpus
+from nmt_cli.errors import NmtError
+
+FEWEST_TO_HOLD_OUT = 200
+_HELD_OUT_SHARE = 0.05
+_HELD_OUT_MOST = 1000
+_SLOTS = 1 << 20
+
+
+@dataclass
+class Splits:
+    """The three splits, and what the user should know about how they came about."""
+
+    train: PairList
+    valid: PairList
+    test: PairList
+    notes: list[str] = field(default_factory=list)
+
+
+def load_splits(data: str, valid: str | None, test: str | None, request: Request) -> Splits:
+    """Read the splits that training needs.
+
+    A split that is neither given nor found is held out of the training pairs by a hash of the
+    source, so that one source never stands on two sides; under 200 pairs the training pairs
+    themselves serve.
+
+    Raises:
+        NmtError: if something cannot be read or a folder has no training split.
+    """
+    corpus = open_corpus(data, request)
+    train = corpus.parts[_training_part(corpus)]()
+    request = Request(train.src_lang, train.tgt_lang, request.columns, request.errors)
+    found: dict[str, PairList] = {}
+    notes: list[str] = []
+    for name, given, kinds in (("valid", valid, VALID), ("test", test, TEST)):
+        if given is not None:
+            found[name] = load_one(given, request, kinds)
+        elif names := corpus.named(kinds):
+            found[name] = corpus.parts[names[0]]()
+            if len(names) > 1:
+                notes.append(f"{name} splits: {', '.join(names)}; using {names[0]}")
+    missing = [name for name in ("valid", "test") if name not in found]
+    if missing and len(train.pairs) < FEWEST_TO_HOLD_OUT:
+        notes.append(
+            f"only {len(train.pairs)} pairs: nothing is held out, so {' and '.join(missing)} "
+            "run on the training pairs and say nothing about new sentences"
+        )
+        found.update(
+            (name, train._replace(name=f"{train.name} (training pairs)")) for name in missing
+        )
+    elif missing:
+        train, held_out = hold_out(train, missing)
+        found.update(held_out)
+        sizes = " and ".join(f"{len(found[name].pairs)} for {name}" for name in missing)
+        notes.append(f"held out of the training pairs, by a hash of the source: {sizes}")
+    return Splits(train, found["valid"], found["test"], notes)
+
+
+def load_one(spec: str, request: Request, kinds: tuple[str, ...] = TEST) -> PairList:
+    """Read one list of pairs: the only part of a SPEC, or its first part of a kind.
+
+    Args:
+        spec: the SPEC.
+        request: languages, columns and encoding.
+        kinds: words that the part's name may begin with, such as ``("test",)``.
+
+    Raises:
+        NmtError: if the corpus has parts but none of the kind.
+    """
+    corpus = open_corpus(spec, request)
+    if "" in corpus.parts:
+        return corpus.parts[""]()
+    names = corpus.named(kinds)
+    if not names:
+        raise NmtError(f"{spec}: no split {kinds[0]!r}; available: {', '.join(corpus.parts)}")
+    return corpus.parts[names[0]]()
+
+
+def hold_out(train: PairList, names: list[str]) -> tuple[PairList, dict[str, PairList]]:
+    """Split by a hash of the source: a twentieth for each name, at most about 1,000 pairs."""
+    share = min(_HELD_OUT_SHARE, _HELD_OUT_MOST / len(train.pairs))
+    chosen: dict[str, list[Pair]] = {name: [] for name in names}
+    rest: list[Pair] = []
+    for pair in train.pairs:
+        place = int((stable_hash(pair.src) % _SLOTS) / _SLOTS / share)
+        (chosen[names[place]] if place < len(names) else rest).append(pair)
+    held_out = {
+        name: train._replace(name=f"{train.name} (held out for {name})", pairs=pairs)
+        for name, pairs in chosen.items()
+    }
+    if not rest or not all(chosen.values()):
+        raise NmtError(
+            f"{train.name}: its sources repeat too much to hold any out; give --valid and --test"
+        )
+    return train._replace(pairs=rest), held_out
+
+
+def _training_part(corpus: Corpus) -> str:
+    if "" in corpus.parts:
+        return ""
+    names = corpus.named(TRAIN)
+    if not names:
+        raise NmtError(f"{corpus.name}: no split 'train'; available: {', '.join(corpus.parts)}")
+    return names[0]

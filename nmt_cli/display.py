@@ -1,0 +1,168 @@
+"""What people see in a terminal: notes, progress, and the table of BLEU by length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+if TYPE_CHECKING:
+    from nmt_cli.evaluation import Cell, Report, SystemReport
+
+_PLAIN_EVERY_S = 10.0
+
+
+class Screen:
+    """Notes and progress on stderr; a bar in a terminal, a line now and then elsewhere."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Tell whether stderr is a terminal."""
+        return self.console.is_terminal
+
+    def note(self, text: str) -> None:
+        """Write a line, unless quiet; a warning is shown all the same."""
+        warning = text.startswith("warning:")
+        if not self.quiet or warning:
+            self.console.print(text, style="yellow" if warning else None, markup=False)
+
+    @contextmanager
+    def progress(self, what: str, total: int | None) -> Iterator[Bar]:
+        """Show how far some work has come."""
+        if self.quiet or not self.is_terminal:
+            yield Bar(self, what, total, None)
+            return
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[extra]}"),
+        )
+        with Progress(*columns, console=self.console, transient=True) as shown:
+            yield Bar(self, what, total, shown)
+
+
+class Bar:
+    """One piece of work under way."""
+
+    def __init__(
+        self, screen: Screen, what: str, total: int | None, shown: Progress | None
+    ) -> None:
+        import time
+
+        self._clock = time.monotonic
+        self._screen = screen
+        self._what = what
+        self._total = total
+        self._shown = shown
+        self._task = shown.add_task(what, total=total, extra="") if shown else None
+        self._last_line = self._clock()
+        self.done = 0
+
+    def advance(self, count: int = 1, extra: str = "") -> None:
+        """Say that so much more is done."""
+        self.done += count
+        if self._shown and self._task is not None:
+            self._shown.update(self._task, completed=self.done, extra=extra)
+            return
+        if self._clock() - self._last_line >= _PLAIN_EVERY_S:
+            self._last_line = self._clock()
+            of = f"/{self._total}" if self._total else ""
+            self._screen.note(f"{self._what} {self.done}{of}  {extra}".rstrip())
+
+
+def report_table(report: Report, show_intervals: bool = False) -> str:
+    """Lay out BLEU by source length: a row a system, a column a bucket, the counts first."""
+    from nmt_cli.evaluation import FEW_SENTENCES
+
+    first = report.systems[0]
+    cells = [*first.cells, first.overall]
+    header = ["", *(bucket.label for bucket in report.buckets), "all"]
+    few = any(0 < cell.sentences < FEW_SENTENCES for cell in cells)
+    counts = ["sentences"] + [
+        f"{cell.sentences}{'*' if 0 < cell.sentences < FEW_SENTENCES else ''}" for cell in cells
+    ]
+    rows = [header, counts]
+    for system in report.systems:
+        row = [*system.cells, system.overall]
+        rows.append([system.name, *(_score(cell) for cell in row)])
+        if show_intervals:
+            rows.append(["  95 % from", *(_bound(cell, 0) for cell in row)])
+            rows.append(["  95 % to", *(_bound(cell, 1) for cell in row)])
+        if system is not first:
+            rows.append([f"  vs {first.name}", *(_difference(cell) for cell in row)])
+            rows.append(["  p", *(_p_value(cell) for cell in row)])
+    lines = [f"BLEU by source length in {report.unit}s: {report.data}", *aligned(rows)]
+    lines.append(f"signature: {first.signature}")
+    if few:
+        lines.append(f"* under {FEW_SENTENCES} sentences: hardly more than chance")
+    lines += sorted({f"n/a: {cell.note}" for cell in cells if cell.note and cell.sentences})
+    return "\n".join(lines)
+
+
+def metrics_table(report: Report, names: list[str]) -> str:
+    """Lay out further metrics: a row a system and metric."""
+    rows = [["", *(bucket.label for bucket in report.buckets), "all"]]
+    for system in report.systems:
+        for name in names:
+            rows.append([f"{system.name} {name}", *_values(system, name)])
+    return "\n".join(aligned(rows))
+
+
+def _values(system: SystemReport, name: str) -> list[str]:
+    cells = [*system.cells, system.overall]
+    values = [cell.others.get(name) for cell in cells]
+    return ["-" if value is None else f"{value:.1f}" for value in values]
+
+
+def _score(cell: Cell) -> str:
+    if cell.bleu is None:
+        return "n/a" if cell.sentences else "-"
+    return f"{cell.bleu:.1f}"
+
+
+def _bound(cell: Cell, side: int) -> str:
+    return f"{cell.interval[side]:.1f}" if cell.interval else ""
+
+
+def _difference(cell: Cell) -> str:
+    return f"{cell.comparison.difference:+.1f}" if cell.comparison else ""
+
+
+def _p_value(cell: Cell) -> str:
+    if not cell.comparison:
+        return ""
+    return "<0.001" if cell.comparison.p < 0.001 else f"{cell.comparison.p:.3f}"
+
+
+def aligned(rows: list[list[str]], text_columns: tuple[int, ...] = (0,)) -> list[str]:
+    """Pad the cells of a table: columns of text to the right, of numbers to the left."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = (
+            text.ljust(width) if column in text_columns else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,224 @@
+"""One evaluation for all systems: every metric over all sentences and by source length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nmt_cli.errors import NmtError
+from nmt_cli.metrics import (
+    METRICS,
+    Bleu,
+    Bucket,
+    Comparison,
+    Floats,
+    Interval,
+    Unit,
+    bucket_index,
+    chrf,
+    compare,
+    exact,
+    interval,
+    resamples,
+    ter,
+)
+
+FEW_SENTENCES = 30
+"""A bucket under this many sentences is marked: its score is hardly more than chance."""
+
+_OTHER_METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
+    "chrf": chrf,
+    "ter": ter,
+    "exact": exact,
+}
+
+
+class TestSet(NamedTuple):
+    """What the systems are judged on."""
+
+    __test__ = False
+
+    name: str
+    sources: list[str]
+    references: list[str]
+    lengths: list[int]
+    """Source lengths in ``unit``."""
+    unit: Unit
+    buckets: list[Bucket]
+
+
+class SystemOutput(NamedTuple):
+    """What one system wrote; seconds are None for a file that was only read."""
+
+    name: str
+    hypotheses: list[str]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Scores of one system over some of the sentences."""
+
+    sentences: int
+    bleu: float | None
+    """None where the references are too short for a 4-gram, or there are no sentences."""
+    interval: Interval | None
+    others: dict[str, float | None]
+    length_ratio: float | None
+    """Words written per word of the references."""
+    comparison: Comparison | None
+    note: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the fields of the contract."""
+        values = {
+            "sentences": self.sentences,
+            "bleu": self.bleu,
+            "bleu_low": self.interval.low if self.interval else None,
+            "bleu_high": self.interval.high if self.interval else None,
+            **self.others,
+            "length_ratio": self.length_ratio,
+            "difference": self.comparison.difference if self.comparison else None,
+            "p": self.comparison.p if self.comparison else None,
+        }
+        return {**values, "note": self.note} if self.note else values
+
+
+@dataclass(frozen=True)
+class SystemReport:
+    """One row of the table."""
+
+    name: str
+    signature: str
+    seconds: float | None
+    overall: Cell
+    cells: list[Cell]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole table."""
+
+    data: str
+    split: str | None
+    unit: Unit
+    buckets: list[Bucket]
+    systems: list[SystemReport]
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the JSON form of the contract."""
+        return {
+            "data": self.data,
+            "split": self.split,
+            "unit": self.unit,
+            "edges": [bucket.high for bucket in self.buckets if bucket.high is not None],
+            "systems": [
+                {
+                    "name": system.name,
+                    "signature": system.signature,
+                    "seconds": system.seconds,
+                    **system.overall.as_json(),
+                    "buckets": [
+                        {**asdict(bucket), **cell.as_json()}
+                        for bucket, cell in zip(self.buckets, system.cells, strict=True)
+                    ],
+                }
+                for system in self.systems
+            ],
+        }
+
+
+class _Scored(NamedTuple):
+    """What comparing with a later system needs of the first."""
+
+    cell: Cell
+    samples: Floats | None
+
+
+def evaluate(
+    test: TestSet,
+    systems: Sequence[SystemOutput],
+    bleu: Bleu,
+    metrics: Sequence[str] = ("bleu", "chrf"),
+    split: str | None = None,
+) -> Report:
+    """Judge systems on one test set; every one after the first is compared with the first.
+
+    Args:
+        test: sources, references and buckets.
+        systems: outputs, each as long as the references.
+        bleu: the BLEU to use.
+        metrics: names out of ``METRICS``; BLEU is always there.
+        split: name of the split, for the JSON.
+
+    Raises:
+        NmtError: if an output has another number of lines, or a metric is unknown.
+    """
+    for name in metrics:
+        if name not in METRICS:
+            raise NmtError(f"--metrics {name}: unknown; there are: {', '.join(METRICS)}")
+    for system in systems:
+        if len(system.hypotheses) != len(test.references):
+            raise NmtError(
+                f"{system.name}: {len(system.hypotheses)} lines, but there are "
+                f"{len(test.references)} references; line n must translate source n"
+            )
+    places = [bucket_index(length, test.buckets) for length in test.lengths]
+    groups = [[i for i, place in enumerate(places) if place == n] for n in range(len(test.buckets))]
+    groups.append(list(range(len(places))))
+    draws = [resamples(len(group)) if group else None for group in groups]
+    others = [name for name in metrics if name != "bleu"]
+    baseline: list[_Scored] = []
+    reports = []
+    for system in systems:
+        statistics = bleu.statistics(system.hypotheses, test.references)
+        scored = [
+            _score(group, draw, statistics, system, test, bleu, others, first)
+            for group, draw, first in zip(
+                groups, draws, baseline or [None] * len(groups), strict=True
+            )
+        ]
+        baseline = baseline or scored
+        *cells, overall = [each.cell for each in scored]
+        reports.append(SystemReport(system.name, bleu.signature, system.seconds, overall, cells))
+    return Report(test.name, split, test.unit, list(test.buckets), reports)
+
+
+def _score(
+    group: list[int],
+    draws: Any,
+    statistics: Floats,
+    system: SystemOutput,
+    test: TestSet,
+    bleu: Bleu,
+    others: Sequence[str],
+    first: _Scored | None,
+) -> _Scored:
+    hypotheses = [system.hypotheses[i] for i in group]
+    references = [test.references[i] for i in group]
+    values = {
+        name: _OTHER_METRICS[name](hypotheses, references) if group else None for name in others
+    }
+    if not group:
+        return _Scored(Cell(0, None, None, values, None, None, "no sentences"), None)
+    rows = statistics[group]
+    summed = rows.sum(axis=0)
+    ratio = float(summed[-2] / summed[-1]) if summed[-1] else None
+    if not _has_4gram(references, bleu):
+        note = "the references are too short for a 4-gram"
+        return _Scored(Cell(len(group), None, None, values, ratio, None, note), None)
+    score = bleu.score(summed)
+    samples = np.array([bleu.score(row) for row in draws @ rows])
+    comparison = None
+    if first is not None and first.samples is not None and first.cell.bleu is not None:
+        comparison = compare(samples, first.samples, score - first.cell.bleu)
+    cell = Cell(len(group), score, interval(samples), values, ratio, comparison, None)
+    return _Scored(cell, samples)
+
+
+def _has_4gram(references: Sequence[str], bleu: Bleu) -> bool:
+    """Tell whether a perfect output would have 4-grams to match."""
+    return bool(bleu.statistics(references, references)[:, 7].sum() > 0)

@@ -1,0 +1,541 @@
+"""One training run from a config to an evaluated run folder, as a generator of events."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from nmt_cli import __version__, metrics, tokenizer
+from nmt_cli.batches import BatchSize, IdPair, TrainingBatches, collate, cut, with_ends
+from nmt_cli.corpus.lines import EncodingErrors
+from nmt_cli.corpus.pairs import Pair, PairList, Request
+from nmt_cli.corpus.preflight import Limits, preflight
+from nmt_cli.corpus.splits import load_splits
+from nmt_cli.errors import NmtError
+from nmt_cli.evaluation import Report, SystemOutput, TestSet, evaluate
+from nmt_cli.loss import smoothed_cross_entropy
+from nmt_cli.models import Seq2Seq, Vocabulary, architecture, parameter_count
+from nmt_cli.models.options import parse
+from nmt_cli.precision import (
+    DeviceChoice,
+    PrecisionChoice,
+    choose_device,
+    choose_training_precision,
+    choose_translation_precision,
+    use_fast_kernels,
+)
+from nmt_cli.runs import RunFolder
+from nmt_cli.search import SearchOptions
+from nmt_cli.tokenizer import TextRule, Tokenizer
+from nmt_cli.training import (
+    Event,
+    SaveDue,
+    Score,
+    Step,
+    Stopped,
+    Trainer,
+    TrainingOptions,
+    Validated,
+    target_hidden,
+)
+from nmt_cli.translation import Translator, load_model, search_all
+
+VALIDATION_SENTENCES = 500
+"""Validation translates at most so many sentences, the first ones, greedily."""
+DEFAULT_EDGES = (10, 20, 30, 40, 50)
+_VALIDATION_BATCH = BatchSize(tokens=4096)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the text comes from."""
+
+    spec: str
+    valid: str | None
+    test: str | None
+    src_lang: str | None
+    tgt_lang: str | None
+    columns: tuple[str, str] | None
+    encoding_errors: EncodingErrors
+    max_words: int
+
+    def request(self) -> Request:
+        """Give what the readers need to know."""
+        return Request(self.src_lang, self.tgt_lang, self.columns, self.encoding_errors)
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """How text becomes ids; no size lets the data decide."""
+
+    kind: tokenizer.Kind
+    size: int | None
+    separate: bool
+    normalization: tokenizer.Normalization
+    lowercase: bool
+
+    def rule(self) -> TextRule:
+        """Give the normalisation."""
+        return TextRule(self.normalization, self.lowercase)
+
+
+@dataclass(frozen=True)
+class End:
+    """When training ends: the first that is reached; none takes the recipe's epochs."""
+
+    steps: int | None = None
+    epochs: float | None = None
+    minutes: float | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that decides a run."""
+
+    arch: str
+    options: dict[str, Any]
+    data: DataConfig
+    tokenizer: TokenizerConfig
+    training: dict[str, Any]
+    """Fields of ``TrainingOptions`` that the user set; the rest follow from recipe and data."""
+    batch_tokens: int
+    batch_sentences: int | None
+    end: End
+    seed: int
+    precision: PrecisionChoice
+    device: DeviceChoice
+    threads: int | None
+    init: str | None = None
+
+    def batch_size(self) -> BatchSize:
+        """Give the budget of a batch."""
+        return BatchSize(self.batch_tokens, self.batch_sentences)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the form that ``config.json`` holds under ``request``."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Config:
+        """Read what ``as_json`` gave."""
+        data = dict(values["data"])
+        data["columns"] = tuple(data["columns"]) if data["columns"] else None
+        return cls(
+            **{
+                **values,
+                "data": DataConfig(**data),
+                "tokenizer": TokenizerConfig(**values["tokenizer"]),
+                "end": End(**values["end"]),
+            }
+        )
+
+
+class Note(NamedTuple):
+    """A line for the log on the screen."""
+
+    text: str
+
+
+class Prepared(NamedTuple):
+    """All is ready for the first step."""
+
+    last_step: int | None
+    per_epoch: int
+    step: int
+
+
+class Evaluated(NamedTuple):
+    """The best weights were judged on the test split."""
+
+    report: Report
+
+
+RunEvent = Event | Note | Prepared | Evaluated
+
+
+def start(
+    config: Config, folder: RunFolder, overwrite: bool, interrupted: Callable[[], bool]
+) -> Iterator[RunEvent]:
+    """Train a new run.
+
+    Args:
+        config: what to do.
+        folder: where to; made once the data has proved usable.
+        overwrite: whether a run that is there is removed.
+        interrupted: asked after each step whether to save and stop at once.
+
+    Raises:
+        NmtError: for bad input, or a folder that holds a run already.
+        WorkFailed: if training diverges or the disk is full.
+    """
+    if folder.exists() and not overwrite:
+        raise NmtError(
+            f"{folder.path}: holds a run already; go on with it by `nmt train --resume "
+            f"{folder.path}`, replace it with --overwrite, or choose another folder with -o"
+        )
+    session = _Session(config, folder)
+    yield from session.read_data()
+    yield from session.make_tokenizers()
+    session.build()
+    if config.init is not None:
+        RunFolder(Path(config.init)).load_weights(session.model)
+    folder.clear()
+    session.write_folder()
+    yield from session.train(interrupted)
+
+
+def resume(
+    folder: RunFolder, changes: dict[str, Any], interrupted: Callable[[], bool]
+) -> Iterator[RunEvent]:
+    """Go on with a run, bit for bit as if it had never stopped.
+
+    Args:
+        folder: the run.
+        changes: fields of ``Config`` given anew: the end, device, precision of the device.
+        interrupted: asked after each step whether to save and stop at once.
+
+    Raises:
+        NmtError: if there is nothing to go on from, or the data has changed.
+    """
+    config = dataclasses.replace(Config.from_json(folder.config()["request"]), **changes)
+    session = _Session(config, folder)
+    yield from session.read_data()
+    session.load_tokenizers()
+    if session.data_hash() != folder.config()["data_hash"]:
+        raise NmtError(
+            f"{config.data.spec}: the training data has changed since {folder.path} was begun, "
+            "so it cannot go on as if it had never stopped; train anew with -o"
+        )
+    session.build()
+    session.restore()
+    yield from session.train(interrupted)
+
+
+class _Session:
+    """The steps from config to evaluation; each is called once, in the order of its place."""
+
+    def __init__(self, config: Config, folder: RunFolder) -> None:
+        self.config = config
+        self.folder = folder
+        self.arch = architecture(config.arch)
+        self.device = choose_device(config.device)
+        self.precision = choose_training_precision(
+            config.precision, self.device, self.arch.bf16_on_cpu
+        )
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        use_fast_kernels(self.device)
+        self.log_size = 0
+
+    def read_data(self) -> Iterator[RunEvent]:
+        yield Note(
+            f"device: {self.device}, precision: {self.precision.name} "
+            f"({self.precision.reason}), threads: {torch.get_num_threads()}"
+        )
+        data = self.config.data
+        raw = load_splits(data.spec, data.valid, data.test, data.request())
+        for note in raw.notes:
+            yield Note(note)
+        self.splits, report, self.fingerprints = preflight(raw, Limits(data.max_words))
+        for line in report.lines():
+            yield Note(line)
+
+    def make_tokenizers(self) -> Iterator[RunEvent]:
+        config, train = self.config.tokenizer, self.splits.train.pairs
+        lowered: list[Note] = []
+        sides = [[pair.src for pair in train], [pair.tgt for pair in train]]
+        if self.config.init is not None:
+            self.src_tokenizer, self.tgt_tokenizer = RunFolder(Path(self.config.init)).tokenizers()
+        elif config.separate:
+            self.src_tokenizer, self.tgt_tokenizer = (
+                self._tokenizer(side, name, lowered)
+                for side, name in zip(sides, ("source", "target"), strict=True)
+            )
+        else:
+            shared = self._tokenizer(sides[0] + sides[1], "shared", lowered)
+            self.src_tokenizer = self.tgt_tokenizer = shared
+        yield from lowered
+        sizes = f"{len(self.src_tokenizer)}"
+        if self.src_tokenizer is not self.tgt_tokenizer:
+            sizes += f" and {len(self.tgt_tokenizer)}"
+        yield Note(f"vocabulary: {sizes} ({config.kind})")
+
+    def _tokenizer(self, lines: list[str], name: str, lowered: list[Note]) -> Tokenizer:
+        config = self.config.tokenizer
+        asked = config.size
+        size = asked or tokenizer.auto_vocab_size(lines)
+
+        def note(wanted: int, given: int) -> None:
+            if asked is not None:
+                lowered.append(
+                    Note(f"--vocab-size {wanted}: the {name} text fills only {given}, using that")
+                )
+
+        trained = tokenizer.train(lines, config.rule(), config.kind, size, note)
+        return Tokenizer(trained.model, config.rule())
+
+    def load_tokenizers(self) -> None:
+        self.src_tokenizer, self.tgt_tokenizer = self.folder.tokenizers()
+
+    def data_hash(self) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for pair in self.splits.train.pairs:
+            digest.update(pair.fingerprint().to_bytes(8, "little", signed=True))
+        return digest.hexdigest()
+
+    def build(self) -> None:
+        """Make ids, batches, model and trainer; everything random follows from the seed."""
+        config = self.config
+        torch.manual_seed(config.seed)
+        self.vocab = Vocabulary(
+            len(self.src_tokenizer),
+            len(self.tgt_tokenizer),
+            self.src_tokenizer is self.tgt_tokenizer,
+        )
+        options = parse(self.arch.options, config.options, config.arch)
+        self.model = self.arch.build(options, self.vocab).to(self.device)
+        batches = TrainingBatches(
+            self._ids(self.splits.train.pairs), config.batch_size(), config.seed
+        )
+        self.per_epoch = math.ceil(batches.per_epoch / config.training.get("accumulate", 1))
+        self.options = resolve_training(config, self.per_epoch)
+        self.valid_ids = self._ids(self.splits.valid.pairs)
+        self.bleu = metrics.Bleu(metrics.bleu_tokenizer(self.splits.train.tgt_lang)[0])
+        self.trainer = Trainer(
+            self.model, batches, self._validate, self.options, self.precision, self.vocab.tgt
+        )
+
+    def _ids(self, pairs: list[Pair]) -> list[IdPair]:
+        src = self.src_tokenizer.encode_all(pair.src for pair in pairs)
+        tgt = self.tgt_tokenizer.encode_all(pair.tgt for pair in pairs)
+        return [with_ends(*sides) for sides in zip(src, tgt, strict=True)]
+
+    @torch.inference_mode()
+    def _validate(self, model: Seq2Seq) -> Score:
+        lengths = [max(len(pair.src), len(pair.tgt)) for pair in self.valid_ids]
+        order = sorted(range(len(lengths)), key=lengths.__getitem__)
+        loss, tokens = 0.0, 0
+        for group in cut(order, lengths, _VALIDATION_BATCH):
+            batch = collate([self.valid_ids[i] for i in group]).to(self.device)
+            with self.precision.autocast(self.device):
+                hidden, targets = target_hidden(model, batch)
+                loss += float(smoothed_cross_entropy(model.project(hidden), targets, 0.0))
+            tokens += len(targets)
+        shown = self.valid_ids[:VALIDATION_SENTENCES]
+        found = search_all(
+            model,
+            [pair.src for pair in shown],
+            SearchOptions(beam=1),
+            _VALIDATION_BATCH,
+            self.precision,
+        )
+        written = [self.tgt_tokenizer.decode(list(best[0].tokens)) for best in found]
+        references = [pair.tgt for pair in self.splits.valid.pairs[: len(written)]]
+        bleu = self.bleu.score(self.bleu.statistics(written, references).sum(axis=0))
+        return Score(bleu, loss / tokens)
+
+    def write_folder(self) -> None:
+        config, train = self.config, self.splits.train
+        self.folder.write_config(
+            {
+                "nmt": __version__,
+                "arch": config.arch,
+                "options": config.options,
+                "parameters": parameter_count(self.model),
+                "vocab": self.vocab._asdict(),
+                "tokenizer": dataclasses.asdict(config.tokenizer),
+                "src_lang": train.src_lang,
+                "tgt_lang": train.tgt_lang,
+                "training_pairs": len(train.pairs),
+                "data_hash": self.data_hash(),
+                "training": dataclasses.asdict(self.options),
+                "device": str(self.device),
+                "precision": self.precision.name,
+                "versions": {
+                    "python": platform.python_version(),
+                    "torch": torch.__version__,
+                },
+                "created": _now(),
+                "finished": None,
+                "step": 0,
+                "best": None,
+                "request": config.as_json(),
+            }
+        )
+        self.folder.write_tokenizers(self.src_tokenizer, self.tgt_tokenizer)
+        self.folder.write_fingerprints(self.fingerprints)
+
+    def restore(self) -> None:
+        tensors, values = self.folder.load_state()
+        self.trainer.restore(tensors, values["trainer"])
+        self.folder.truncate_log(values["log_size"])
+        self.log_size = values["log_size"]
+        self.folder.update_config(
+            finished=None,
+            training=dataclasses.asdict(self.options),
+            request=self.config.as_json(),
+        )
+
+    def train(self, interrupted: Callable[[], bool]) -> Iterator[RunEvent]:
+        pairs = len(self.splits.train.pairs)
+        yield Note(
+            f"{self.config.arch}: {parameter_count(self.model):,} parameters; {pairs} pairs in "
+            f"{self.per_epoch} steps an epoch; run folder {self.folder.path}"
+        )
+        yield Prepared(self.options.last_step, self.per_epoch, self.trainer.progress.step)
+        for event in self.trainer.run(interrupted):
+            self._keep(event)
+            yield event
+            if isinstance(event, Stopped) and event.interrupted:
+                return
+        yield from self._finish()
+
+    def _keep(self, event: Event) -> None:
+        """Write to disk what an event is about."""
+        if isinstance(event, Step):
+            self.log_size = self.folder.append_log({**event._asdict(), "time": time.time()})
+        elif isinstance(event, Validated):
+            if event.best:
+                self.folder.write_weights(self.trainer.best_weights)
+            self.log_size = self.folder.append_log(
+                {
+                    "step": event.step,
+                    "epoch": event.epoch,
+                    "valid_bleu": event.score.bleu,
+                    "valid_loss": event.score.loss,
+                    "best": event.best,
+                    "seconds": event.seconds,
+                    "time": time.time(),
+                }
+            )
+        elif isinstance(event, SaveDue):
+            tensors, values = self.trainer.state()
+            self.folder.save_state(
+                event.step, tensors, {"trainer": values, "log_size": self.log_size}
+            )
+        elif isinstance(event, Stopped):
+            best = self.trainer.progress.best
+            self.folder.update_config(
+                step=event.step,
+                stopped=event.reason,
+                seconds=self.trainer.progress.seconds,
+                best={"valid_bleu": best.bleu, "valid_loss": best.loss} if best else None,
+            )
+
+    def _finish(self) -> Iterator[RunEvent]:
+        """Judge the best weights on the test split."""
+        import json
+
+        from nmt_cli.files import write_whole
+
+        translator = Translator(
+            load_model(self.folder, self.device),
+            self.src_tokenizer,
+            self.tgt_tokenizer,
+            choose_translation_precision("auto", self.device),
+        )
+        tgt_lang = self.splits.test.tgt_lang
+        test = make_test_set(self.splits.test)
+        output = translate_test(self.folder.name, translator, test, SearchOptions())
+        report = evaluate(test, [output], metrics.Bleu(metrics.bleu_tokenizer(tgt_lang)[0]))
+        write_whole(self.folder.path / "eval.json", json.dumps(report.as_json(), indent=2) + "\n")
+        self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)
+        yield Evaluated(report)
+
+
+def resolve_training(config: Config, per_epoch: int) -> TrainingOptions:
+    """Fill in what the user left open from the recipe and the size of the data.
+
+    Raises:
+        NmtError: if the cosine schedule is to run without a last step.
+    """
+    recipe = architecture(config.arch).recipe
+    end = config.end
+    if end.steps is None and end.epochs is None and end.minutes is None:
+        end = End(epochs=recipe.epochs)
+    bounds = [bound for bound in (end.steps, _steps_of(end.epochs, per_epoch)) if bound is not None]
+    chosen = dict(config.training)
+    every = chosen.pop("validate_every", None) or min(max(per_epoch, 100), 500)
+    defaults = {
+        "lr": recipe.lr,
+        "warmup": min(recipe.warmup, max(50, 2 * per_epoch)),
+        "schedule": recipe.schedule,
+        "accumulate": 1,
+        "label_smoothing": recipe.label_smoothing,
+        "clip_norm": recipe.clip_norm,
+        "weight_decay": recipe.weight_decay,
+        "betas": recipe.betas,
+        "validate_every": every,
+        "save_every": every,
+        "average": 5,
+        "patience": 10,
+        "last_step": min(bounds) if bounds else None,
+        "minutes": end.minutes,
+    }
+    options = TrainingOptions(**{**defaults, **chosen})
+    if options.schedule == "cosine" and options.last_step is None:
+        raise NmtError("--schedule cosine needs to know its end: give --steps or --epochs")
+    return options
+
+
+def _steps_of(epochs: float | None, per_epoch: int) -> int | None:
+    return None if epochs is None else max(1, math.ceil(epochs * per_epoch))
+
+
+def make_test_set(
+    pairs: PairList,
+    edges: tuple[int, ...] | None = None,
+    quantiles: int | None = None,
+    unit: metrics.Unit | None = None,
+    src_tokenizer: Tokenizer | None = None,
+) -> TestSet:
+    """Measure the sources of a test set and choose its buckets."""
+    sources = [pair.src for pair in pairs.pairs]
+    unit = unit or metrics.length_unit(pairs.src_lang)
+    if unit == "token":
+        if src_tokenizer is None:
+            raise NmtError("--unit token needs a run, whose tokenizer counts")
+        lengths = [len(ids) for ids in src_tokenizer.encode_all(sources)]
+    else:
+        lengths = metrics.text_lengths(sources, unit)
+    chosen = metrics.quantile_edges(lengths, quantiles) if quantiles else edges or DEFAULT_EDGES
+    return TestSet(
+        pairs.name,
+        sources,
+        [pair.tgt for pair in pairs.pairs],
+        lengths,
+        unit,
+        metrics.buckets_of(list(chosen)),
+    )
+
+
+def translate_test(
+    name: str,
+    translator: Translator,
+    test: TestSet,
+    options: SearchOptions,
+    on_done: Callable[[int], None] | None = None,
+) -> SystemOutput:
+    """Translate a test set, timed."""
+    began = time.perf_counter()
+    results = translator.translate(test.sources, options, TEST_BATCH, on_done=on_done)
+    seconds = time.perf_counter() - began
+    return SystemOutput(name, [result.outputs[0].text for result in results], seconds)
+
+
+TEST_BATCH = BatchSize(tokens=2048)
+"""Budget for translating a test set; on a CPU larger batches gain nothing."""
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="microseconds")

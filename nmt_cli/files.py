@@ -1,0 +1,62 @@
+"""Files that appear whole or not at all: written beside, flushed to disk, then renamed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from nmt_cli.errors import WorkFailed
+
+
+def write_whole(path: Path, data: bytes | str) -> None:
+    """Write a file or leave the old one untouched.
+
+    Raises:
+        WorkFailed: if it cannot be written; nothing half-written stays.
+    """
+    raw = data.encode("utf-8") if isinstance(data, str) else data
+
+    def write(beside: Path) -> None:
+        beside.write_bytes(raw)
+
+    replace_whole(path, write)
+
+
+def replace_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a file beside ``path`` (of the same suffix), then put it in place.
+
+    Raises:
+        WorkFailed: if writing fails; nothing half-written stays.
+    """
+    if path.exists() and not path.is_file():  # /dev/null, /dev/stdout, a named pipe
+        _guarded(path, lambda: write(path))
+        return
+    beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    try:
+        _guarded(path, lambda: _write_and_flush(beside, path, write))
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _write_and_flush(beside: Path, path: Path, write: Callable[[Path], None]) -> None:
+    write(beside)
+    flush(beside)
+    beside.replace(path)
+    flush(path.parent)
+
+
+def flush(path: Path) -> None:
+    """Force a file or folder to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _guarded(path: Path, action: Callable[[], None]) -> None:
+    try:
+        action()
+    except OSError as error:
+        raise WorkFailed(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,157 @@
+"""The interface that every back end stands behind, and the registry that lists them.
+
+Shapes, here and in every model file: B batch, S source length, T target length, D width,
+H heads, V vocabulary, K beam. Tensors are batch first; a mask is bool with True = keep.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from nmt_cli.errors import NmtError
+from nmt_cli.models.options import parse
+
+Tree: TypeAlias = Tensor | tuple["Tree", ...]
+"""A plain nest of tuples of tensors, each with the batch on axis 0."""
+
+
+class Decoded(NamedTuple):
+    """What one call of ``Seq2Seq.decode`` gives."""
+
+    hidden: Tensor
+    """(B, T, D), before the output projection."""
+    state: Tree
+    """The decoder state after the last token."""
+    attention: tuple[Tensor, ...]
+    """One (B, H, T, S) per attending layer when asked for, else empty."""
+
+
+class Seq2Seq(nn.Module, ABC):
+    """An encoder-decoder in four steps: encode, start, decode, project.
+
+    ``decode`` serves teacher forcing (T = the whole target) and stepping (T = 1) alike. State
+    is a value: passed in, returned, never stored on the module. In beam search ``tokens`` and
+    ``state`` have B*K rows over B rows of memory, row b*K+k belonging to sentence b.
+    """
+
+    @abstractmethod
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
+        """Read the source: ``src`` (B, S) int64, ``src_mask`` (B, S) bool, True = a real token."""
+
+    @abstractmethod
+    def start(self, memory: Tree, max_length: int | None = None) -> Tree:
+        """Give the decoder state before the first token.
+
+        With ``max_length`` a model may preallocate, and ``decode`` may then consume the state
+        that it was given.
+        """
+
+    @abstractmethod
+    def decode(
+        self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
+    ) -> Decoded:
+        """Read ``tokens`` (B, T), any T >= 1, from ``state`` on."""
+
+    @abstractmethod
+    def project(self, hidden: Tensor) -> Tensor:
+        """Map hidden (..., D) to logits (..., V)."""
+
+
+def select(tree: Tree, rows: Tensor) -> Tree:
+    """Take the given batch rows (int64) of every tensor in the tree."""
+    if isinstance(tree, tuple):
+        return tuple(select(branch, rows) for branch in tree)
+    return tree.index_select(0, rows)
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Count the parameters, a shared one once."""
+    return sum(p.numel() for p in model.parameters())
+
+
+class Vocabulary(NamedTuple):
+    """Sizes of the two vocabularies, and whether they are one."""
+
+    src: int
+    tgt: int
+    shared: bool
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an architecture is trained when the user sets nothing: right for small corpora."""
+
+    lr: float
+    """Peak learning rate of AdamW."""
+    warmup: int
+    """Steps of linear warm-up."""
+    schedule: Literal["inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
+    batch_tokens: int = 4096
+    """Tokens of the longer side of a batch, padding included."""
+    epochs: int = 30
+    label_smoothing: float = 0.1
+    clip_norm: float = 1.0
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.98)
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One entry of the registry."""
+
+    name: str
+    summary: str
+    paper: str
+    options: type
+    build: Callable[[Any, Vocabulary], Seq2Seq]
+    recipe: Recipe
+    sizes: Mapping[str, Mapping[str, Any]]
+    """Option values of ``--size tiny|small|base``."""
+    bf16_on_cpu: bool = True
+    """Whether bf16 pays on a CPU with native bf16 instructions (measured)."""
+    variants: tuple[Mapping[str, Any], ...] = field(default=({},))
+    """Option settings at which the laws of every back end are tested."""
+
+
+_REGISTRY: dict[str, Architecture] = {}
+
+
+def register(architecture: Architecture) -> None:
+    """Add an architecture; a model file calls this once per name."""
+    _REGISTRY[architecture.name] = architecture
+
+
+def architectures() -> list[Architecture]:
+    """List what is registered, by name."""
+    return [_REGISTRY[name] for name in sorted(_REGISTRY)]
+
+
+def architecture(name: str) -> Architecture:
+    """Look an architecture up.
+
+    Raises:
+        NmtError: for an unknown name; it lists the known ones.
+    """
+    if name not in _REGISTRY:
+        raise NmtError(f"no architecture {name!r}; there are: {', '.join(sorted(_REGISTRY))}")
+    return _REGISTRY[name]
+
+
+def resolve_options(name: str, size: str, given: Mapping[str, Any]) -> Any:
+    """Merge the values of a size with the user's own, which win, into the options dataclass."""
+    arch = architecture(name)
+    if size not in arch.sizes:
+        raise NmtError(f"no size {size!r}; {name} has: {', '.join(arch.sizes)}")
+    own = {key.replace("-", "_"): value for key, value in given.items()}
+    return parse(arch.options, {**arch.sizes[size], **own}, name)
+
+
+def lengths_of(mask: Tensor) -> Tensor:
+    """Count the real tokens of each row of a (B, S) mask: (B,) int64."""
+    return mask.sum(dim=1, dtype=torch.int64)

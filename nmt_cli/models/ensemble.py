@@ -1,0 +1,56 @@
+"""Several trained models as one: the mean of their log-probabilities at every step."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt_cli.models.base import Decoded, Seq2Seq, Tree
+
+
+class Ensemble(Seq2Seq):
+    """A Seq2Seq whose memory and state are the tuples of its members'.
+
+    The hidden states of all members stand side by side. Target vocabularies must be equal.
+    """
+
+    def __init__(self, members: list[Seq2Seq]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self._widths: list[int] = []
+
+    def _models(self) -> list[Seq2Seq]:
+        return [cast(Seq2Seq, member) for member in self.members]
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
+        """Give the tuple of the members' memories."""
+        return tuple(member.encode(src, src_mask) for member in self._models())
+
+    def start(self, memory: Tree, max_length: int | None = None) -> Tree:
+        """Give the tuple of the members' first states."""
+        pairs = zip(self._models(), cast(tuple[Tree, ...], memory), strict=True)
+        return tuple(member.start(part, max_length) for member, part in pairs)
+
+    def decode(
+        self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
+    ) -> Decoded:
+        """Let every member read the tokens; attention lists the layers of all members."""
+        parts = zip(
+            self._models(),
+            cast(tuple[Tree, ...], memory),
+            cast(tuple[Tree, ...], state),
+            strict=True,
+        )
+        results = [model.decode(tokens, m, s, attention=attention) for model, m, s in parts]
+        self._widths = [result.hidden.shape[-1] for result in results]
+        hidden = torch.cat([result.hidden for result in results], dim=-1)
+        layers = tuple(weights for result in results for weights in result.attention)
+        return Decoded(hidden, tuple(result.state for result in results), layers)
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Average the members' log-probabilities: (..., V)."""
+        parts = zip(self._models(), hidden.split(self._widths, dim=-1), strict=True)
+        log_probs = [member.project(part).float().log_softmax(-1) for member, part in parts]
+        return torch.stack(log_probs).mean(0)

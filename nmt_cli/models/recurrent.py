@@ -1,0 +1,463 @@
+"""LSTM encoder-decoders: through one fixed vector, and with attention.
+
+Sutskever et al. 2014 squeeze the source into one vector; Bahdanau et al. 2015 attend before the
+recurrence, with the decoder state of the step before; Luong et al. 2015 attend after it and may
+feed the attentional vector to the next step (section 3.3).
+
+Departures: the fixed vector is the encoder's last hidden state of its top layer, mapped by one
+layer to the first state of each decoder layer; the readout is as wide as the embedding, so that
+both may share weights (Press & Wolf 2017).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt_cli.models.attention import ScoreName, attend, make_score
+from nmt_cli.models.base import (
+    Architecture,
+    Decoded,
+    Recipe,
+    Seq2Seq,
+    Tree,
+    Vocabulary,
+    lengths_of,
+    register,
+)
+from nmt_cli.models.dropout import Dropout
+from nmt_cli.models.options import require
+
+LstmState = tuple[Tensor, Tensor]
+"""Hidden state and cell of every layer, each (B, layers, D)."""
+
+
+@dataclass(frozen=True)
+class LstmOptions:
+    """Options of ``lstm``."""
+
+    d_model: Annotated[int, "width of the decoder state; the encoder's directions share it"] = 512
+    d_embed: Annotated[int, "width of the embeddings"] = 256
+    layers: Annotated[int, "stacked layers, in the encoder and in the decoder"] = 1
+    bidirectional: Annotated[bool, "read the source in both directions"] = True
+    reverse_source: Annotated[bool, "feed the source backwards (Sutskever section 3.3)"] = False
+    tied: Annotated[bool, "share target embedding and projection (and both sides' if one)"] = True
+    dropout: Annotated[float, "dropout on embeddings, between layers and before projection"] = 0.3
+
+    def __post_init__(self) -> None:
+        require(self.layers >= 1, f"layers={self.layers}: must be at least 1")
+        require(min(self.d_model, self.d_embed) >= 1, "d_model and d_embed must be at least 1")
+        require(0 <= self.dropout < 1, f"dropout={self.dropout}: must be in [0, 1)")
+        require(
+            not self.bidirectional or self.d_model % 2 == 0,
+            f"d_model={self.d_model}: must be even for a bidirectional encoder",
+        )
+
+
+@dataclass(frozen=True)
+class LstmAttentionOptions(LstmOptions):
+    """Options of ``lstm-attn``."""
+
+    attention: Annotated[ScoreName, "score function, and with it where the decoder attends"] = (
+        "luong-general"
+    )
+    input_feeding: Annotated[bool, "feed the attentional vector to the next step (Luong 3.3)"] = (
+        False
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            not (self.input_feeding and self.attention == "bahdanau"),
+            "input_feeding belongs to the Luong kinds; Bahdanau's context enters the recurrence "
+            "already: drop one of the two",
+        )
+
+
+class DirectedLstm(nn.Module):
+    """One LSTM layer over a padded batch, forwards or backwards within each row's length."""
+
+    def __init__(self, d_input: int, d_state: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(d_input, d_state, batch_first=True)
+        initialise_lstm(self.lstm)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run over x (B, S, D_in): (B, S, D)."""
+        return cast(Tensor, self.lstm(x)[0])
+
+
+class Encoder(nn.Module):
+    """Stacked LSTM layers that never read padding."""
+
+    def __init__(self, options: LstmOptions) -> None:
+        super().__init__()
+        directions = 2 if options.bidirectional else 1
+        widths = [options.d_embed] + [options.d_model] * (options.layers - 1)
+        self.forwards = nn.ModuleList(
+            DirectedLstm(width, options.d_model // directions) for width in widths
+        )
+        self.backwards = nn.ModuleList(
+            DirectedLstm(width, options.d_model // directions)
+            for width in widths
+            if options.bidirectional
+        )
+        self.reverse_source = options.reverse_source
+        self.dropout = Dropout(options.dropout)
+
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Read embeddings x (B, S, E): outputs (B, S, D), and the last hidden state (B, D)."""
+        flip = flip_index(mask)
+        if self.reverse_source:
+            x = take(x, flip)
+        last = (lengths_of(mask) - 1)[:, None]  # (B, 1)
+        final = x
+        for layer, forwards in enumerate(self.forwards):
+            if layer > 0:
+                x = self.dropout(x)
+            outputs = [forwards(x)]
+            ends = [take(outputs[0], last)]
+            if len(self.backwards) > 0:
+                flipped = self.backwards[layer](take(x, flip))
+                outputs.append(take(flipped, flip))
+                ends.append(take(flipped, last))
+            x = torch.cat(outputs, dim=-1)
+            final = torch.cat(ends, dim=-1).squeeze(1)
+        return (take(x, flip) if self.reverse_source else x), final
+
+
+class DecoderStack(nn.Module):
+    """Stacked LSTM layers run over all given steps in one call each."""
+
+    def __init__(self, options: LstmOptions) -> None:
+        super().__init__()
+        widths = [options.d_embed] + [options.d_model] * (options.layers - 1)
+        self.layers = nn.ModuleList(
+            nn.LSTM(width, options.d_model, batch_first=True) for width in widths
+        )
+        for layer in self.layers:
+            initialise_lstm(cast(nn.LSTM, layer))
+        self.dropout = Dropout(options.dropout)
+
+    def forward(self, x: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
+        """Run over x (B, T, E) from a state: outputs (B, T, D) and the state after them."""
+        hidden, cell = state
+        hiddens, cells = [], []
+        for layer, lstm in enumerate(self.layers):
+            if layer > 0:
+                x = self.dropout(x)
+            before = (hidden[:, layer].unsqueeze(0).contiguous(), cell[:, layer].unsqueeze(0))
+            x, (h, c) = lstm(x, (before[0], before[1].contiguous()))
+            hiddens.append(h.squeeze(0))
+            cells.append(c.squeeze(0))
+        return x, (full_precision(torch.stack(hiddens, 1)), full_precision(torch.stack(cells, 1)))
+
+
+class CellStack(nn.Module):
+    """Stacked LSTM cells run one step at a time, each fed something known only at that step.
+
+    The half of the gates that depends on the embeddings is computed for all steps at once.
+    """
+
+    def __init__(self, options: LstmOptions, d_feed: int) -> None:
+        super().__init__()
+        d_gates = 4 * options.d_model
+        self.embedded = nn.Linear(options.d_embed, d_gates)
+        self.first = nn.Linear(d_feed + options.d_model, d_gates, bias=False)
+        self.upper = nn.ModuleList(
+            nn.Linear(2 * options.d_model, d_gates) for _ in range(options.layers - 1)
+        )
+        self.dropout = Dropout(options.dropout)
+        bound = options.d_model**-0.5
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+        for linear in (self.embedded, *self.upper):
+            set_forget_bias(cast(nn.Linear, linear).bias)
+
+    def step(self, gates: Tensor, feed: Tensor, state: LstmState) -> LstmState:
+        """Take one step.
+
+        Args:
+            gates: (B, 4 D), what the embedding contributes to the first layer's gates.
+            feed: (B, D_feed), what is fed at this step beside the embedding.
+            state: hidden states and cells (B, layers, D).
+        """
+        hidden, cell = state
+        gates = gates + self.first(torch.cat([feed, hidden[:, 0].to(feed.dtype)], dim=-1))
+        h, c = lstm_cell(gates, cell[:, 0])
+        hiddens, cells = [h], [c]
+        for layer, linear in enumerate(self.upper, start=1):
+            below = self.dropout(hiddens[-1])
+            h, c = lstm_cell(
+                linear(torch.cat([below, hidden[:, layer].to(below.dtype)], dim=-1)),
+                cell[:, layer],
+            )
+            hiddens.append(h)
+            cells.append(c)
+        return torch.stack(hiddens, 1), torch.stack(cells, 1)
+
+
+def lstm_cell(gates: Tensor, cell: Tensor) -> LstmState:
+    """One step of Hochreiter & Schmidhuber 1997 with forget gates, in torch's order i f g o."""
+    i, f, g, o = gates.chunk(4, dim=-1)
+    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(cell), cell
+
+
+def set_forget_bias(bias: Tensor) -> None:
+    """Open the forget gates of a (4 D,) bias (Jozefowicz et al. 2015)."""
+    with torch.no_grad():
+        i_f_g_o = bias.chunk(4)
+        i_f_g_o[1].fill_(1.0)
+
+
+def initialise_lstm(lstm: nn.LSTM) -> None:
+    """Give the two biases of an ``nn.LSTM`` layer, which add up, a forget gate of 1."""
+    set_forget_bias(lstm.bias_ih_l0)
+    with torch.no_grad():
+        lstm.bias_hh_l0.zero_()
+
+
+def full_precision(x: Tensor) -> Tensor:
+    """Widen half precision to fp32: recurrent state is handed on in at least that."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def flip_index(mask: Tensor) -> Tensor:
+    """Positions (B, S) that turn each row round within its length and leave padding in place."""
+    positions = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
+    return torch.where(mask, lengths_of(mask)[:, None] - 1 - positions, positions)
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Pick positions (B, N) of x (B, S, D): (B, N, D)."""
+    return x.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+
+
+class RecurrentSeq2Seq(Seq2Seq):
+    """What the three decoders share: embeddings, encoder, first state, projection."""
+
+    def __init__(self, options: LstmOptions, vocab: Vocabulary, d_readout: int) -> None:
+        super().__init__()
+        self.tgt_embedding = nn.Embedding(vocab.tgt, options.d_embed)
+        nn.init.normal_(self.tgt_embedding.weight, std=options.d_embed**-0.5)
+        if options.tied and vocab.shared:
+            self.src_embedding = self.tgt_embedding
+        else:
+            self.src_embedding = nn.Embedding(vocab.src, options.d_embed)
+            nn.init.normal_(self.src_embedding.weight, std=options.d_embed**-0.5)
+        self.encoder = Encoder(options)
+        self.first_state = nn.Linear(options.d_model, 2 * options.layers * options.d_model)
+        self.readout = nn.Linear(d_readout, options.d_embed)
+        self.projection = nn.Linear(options.d_embed, vocab.tgt)
+        nn.init.zeros_(self.projection.bias)
+        if options.tied:
+            self.projection.weight = self.tgt_embedding.weight
+        self.dropout = Dropout(options.dropout)
+        self.layers = options.layers
+        self.scale = options.d_embed**0.5
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Embed target tokens (B, T): (B, T, E), of unit variance at first."""
+        return self.dropout(self.tgt_embedding(tokens) * self.scale)
+
+    def read(self, src: Tensor, src_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Encode: outputs (B, S, D) and the fixed vector (B, D)."""
+        outputs, vector = self.encoder(self.dropout(self.src_embedding(src) * self.scale), src_mask)
+        return outputs, vector
+
+    def begin(self, vector: Tensor) -> LstmState:
+        """Map the fixed vector (B, D) to the first state of each decoder layer."""
+        both = full_precision(torch.tanh(self.first_state(vector)))
+        hidden, cell = both.unflatten(-1, (2, self.layers, -1)).unbind(1)
+        return hidden, cell
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Map hidden (..., E) to logits (..., V)."""
+        return self.projection(hidden)
+
+
+class FixedVectorLstm(RecurrentSeq2Seq):
+    """The source reaches the decoder through one vector alone (Sutskever et al. 2014)."""
+
+    def __init__(self, options: LstmOptions, vocab: Vocabulary) -> None:
+        super().__init__(options, vocab, options.d_model)
+        self.decoder = DecoderStack(options)
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
+        """Give the fixed vector (B, D)."""
+        return (self.read(src, src_mask)[1],)
+
+    def start(self, memory: Tree, max_length: int | None = None) -> Tree:
+        """Give (hidden, cell), each (B, layers, D)."""
+        (vector,) = cast(tuple[Tensor], memory)
+        return self.begin(vector)
+
+    def decode(
+        self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
+    ) -> Decoded:
+        """Run the recurrence over all given tokens in one call; there is no attention."""
+        outputs, state = self.decoder(self.embed(tokens), cast(LstmState, state))
+        hidden = torch.tanh(self.readout(self.dropout(outputs)))
+        return Decoded(self.dropout(hidden), state, ())
+
+
+class AttentionalLstm(RecurrentSeq2Seq):
+    """What both attentional decoders share: a memory of every source position."""
+
+    def __init__(self, options: LstmAttentionOptions, vocab: Vocabulary, d_readout: int) -> None:
+        super().__init__(options, vocab, d_readout)
+        self.score = make_score(options.attention, options.d_model, options.d_model)
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
+        """Give (keys, values, mask, fixed vector)."""
+        values, vector = self.read(src, src_mask)
+        values = self.dropout(values)
+        return self.score.keys(values), values, src_mask, vector
+
+
+class LuongLstm(AttentionalLstm):
+    """Attention after the recurrence, all steps in one call (Luong et al. 2015, equation 5)."""
+
+    def __init__(self, options: LstmAttentionOptions, vocab: Vocabulary) -> None:
+        super().__init__(options, vocab, 2 * options.d_model)
+        self.decoder = DecoderStack(options)
+
+    def start(self, memory: Tree, max_length: int | None = None) -> Tree:
+        """Give (hidden, cell), each (B, layers, D)."""
+        return self.begin(cast(tuple[Tensor, ...], memory)[3])
+
+    def decode(
+        self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
+    ) -> Decoded:
+        """Run the recurrence, then attend with every state at once."""
+        keys, values, mask, _ = cast(tuple[Tensor, ...], memory)
+        outputs, state = self.decoder(self.embed(tokens), cast(LstmState, state))
+        outputs = self.dropout(outputs)
+        context, weights = attend(self.score, outputs, keys, values, mask)
+        hidden = torch.tanh(self.readout(torch.cat([context, outputs], dim=-1)))
+        return Decoded(self.dropout(hidden), state, (weights.unsqueeze(1),) if attention else ())
+
+
+class InputFeedingLstm(AttentionalLstm):
+    """Luong's decoder that is fed its own attentional vector (section 3.3), step by step."""
+
+    def __init__(self, options: LstmAttentionOptions, vocab: Vocabulary) -> None:
+        super().__init__(options, vocab, 2 * options.d_model)
+        self.decoder = CellStack(options, d_feed=options.d_embed)
+        self.d_embed = options.d_embed
+
+    def start(self, memory: Tree, max_length: int | None = None) -> Tree:
+        """Give (hidden, cell, attentional vector), the vector (B, E) zero at first."""
+        hidden, cell = self.begin(cast(tuple[Tensor, ...], memory)[3])
+        return hidden, cell, hidden.new_zeros(hidden.shape[0], self.d_embed)
+
+    def decode(
+        self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
+    ) -> Decoded:
+        """Step through the tokens, attending with each new state."""
+        keys, values, mask, _ = cast(tuple[Tensor, ...], memory)
+        hidden, cell, feed = cast(tuple[Tensor, Tensor, Tensor], state)
+        feeds, all_weights = [], []
+        for gates in self.decoder.embedded(self.embed(tokens)).unbind(1):
+            hidden, cell = self.decoder.step(gates, feed.to(gates.dtype), (hidden, cell))
+            top = self.dropout(hidden[:, -1:])
+            context, weights = attend(self.score, top, keys, values, mask)
+            joined = torch.cat([context, top.to(context.dtype)], dim=-1).squeeze(1)
+            feed = self.dropout(torch.tanh(self.readout(joined)))
+            feeds.append(feed)
+            all_weights.append(weights)
+        state = (full_precision(hidden), full_precision(cell), full_precision(feed))
+        weights = torch.cat(all_weights, dim=1).unsqueeze(1)
+        return Decoded(torch.stack(feeds, dim=1), state, (weights,) if attention else ())
+
+
+class BahdanauLstm(AttentionalLstm):
+    """Attention before the recurrence, with the state of the step before (Bahdanau 2015)."""
+
+    def __init__(self, options: LstmAttentionOptions, vocab: Vocabulary) -> None:
+        super().__init__(options, vocab, 2 * options.d_model + options.d_embed)
+        self.decoder = CellStack(options, d_feed=options.d_model)
+
+    def start(self, memory: Tree, max_length: int | None = None) -> Tree:
+        """Give (hidden, cell), each (B, layers, D)."""
+        return self.begin(cast(tuple[Tensor, ...], memory)[3])
+
+    def decode(
+        self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
+    ) -> Decoded:
+        """Step through the tokens: attend, then recur; the readout is for all steps at once."""
+        keys, values, mask, _ = cast(tuple[Tensor, ...], memory)
+        hidden, cell = cast(LstmState, state)
+        embedded = self.embed(tokens)
+        tops, contexts, all_weights = [], [], []
+        for gates in self.decoder.embedded(embedded).unbind(1):
+            context, weights = attend(self.score, hidden[:, -1:], keys, values, mask)
+            context = context.squeeze(1)
+            hidden, cell = self.decoder.step(gates, context, (hidden, cell))
+            tops.append(hidden[:, -1])
+            contexts.append(context)
+            all_weights.append(weights)
+        joined = torch.cat(
+            [torch.stack(contexts, 1), self.dropout(torch.stack(tops, 1)), embedded], dim=-1
+        )
+        out = self.dropout(torch.tanh(self.readout(joined)))
+        weights = torch.cat(all_weights, dim=1).unsqueeze(1)
+        state = (full_precision(hidden), full_precision(cell))
+        return Decoded(out, state, (weights,) if attention else ())
+
+
+def build_attentional(options: LstmAttentionOptions, vocab: Vocabulary) -> Seq2Seq:
+    """Choose the decoder by where it attends and what it is fed."""
+    if options.attention == "bahdanau":
+        return BahdanauLstm(options, vocab)
+    if options.input_feeding:
+        return InputFeedingLstm(options, vocab)
+    return LuongLstm(options, vocab)
+
+
+_SIZES = {
+    "tiny": {"d_model": 128, "d_embed": 64},
+    "small": {},
+    "base": {"d_model": 1024, "d_embed": 512, "layers": 2},
+}
+
+_SMALL_LAYERS = ({}, {"layers": 2}, {"bidirectional": False}, {"tied": False})
+
+register(
+    Architecture(
+        name="lstm",
+        summary="LSTM encoder-decoder through one fixed vector",
+        paper="Sutskever et al. 2014, Sequence to Sequence Learning with Neural Networks",
+        options=LstmOptions,
+        build=FixedVectorLstm,
+        recipe=Recipe(lr=2e-3, warmup=200),
+        sizes=_SIZES,
+        variants=(*_SMALL_LAYERS, {"reverse_source": True, "bidirectional": False}),
+    )
+)
+register(
+    Architecture(
+        name="lstm-attn",
+        summary="LSTM encoder-decoder that attends to every source word",
+        paper="Bahdanau et al. 2015; Luong et al. 2015, Effective Approaches to Attention-based "
+        "Neural Machine Translation",
+        options=LstmAttentionOptions,
+        build=build_attentional,
+        recipe=Recipe(lr=2e-3, warmup=200),
+        sizes=_SIZES,
+        variants=(
+            *_SMALL_LAYERS,
+            {"attention": "luong-dot"},
+            {"attention": "luong-concat"},
+            {"attention": "luong-general", "input_feeding": True},
+            {"attention": "luong-dot", "input_feeding": True, "layers": 2},
+            {"attention": "luong-concat", "input_feeding": True},
+            {"attention": "bahdanau"},
+            {"attention": "bahdanau", "layers": 2, "reverse_source": True},
+        ),
+    )
+)

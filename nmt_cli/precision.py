@@ -1,0 +1,93 @@
+"""Which device and which precision a run uses, by a fixed rule, and why."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import torch
+
+from nmt_cli.errors import NmtError
+
+PrecisionName = Literal["fp32", "bf16", "fp16"]
+DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
+PrecisionChoice = Literal["auto", "fp32", "bf16", "fp16"]
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The number format of matrix products; weights, softmax, norms and loss stay fp32."""
+
+    name: PrecisionName
+    reason: str
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[None]:
+        """Give the context in which the model runs."""
+        return cast(
+            AbstractContextManager[None],
+            torch.autocast(device.type, _DTYPES[self.name], enabled=self.name != "fp32"),
+        )
+
+
+def choose_device(choice: DeviceChoice) -> torch.device:
+    """Take the device asked for, or the best there is.
+
+    Raises:
+        NmtError: if the one asked for is not there.
+    """
+    there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if choice == "auto":
+        return torch.device(next(name for name, available in there.items() if available))
+    if not there[choice]:
+        found = ", ".join(name for name, available in there.items() if available)
+        raise NmtError(f"--device {choice}: not available here; there is: {found}")
+    return torch.device(choice)
+
+
+def choose_training_precision(
+    choice: PrecisionChoice, device: torch.device, bf16_pays_on_cpu: bool
+) -> Precision:
+    """Choose the precision of training."""
+    if choice == "fp16" and device.type == "cpu":
+        return Precision("fp32", "warning: fp16 is not for training on a CPU, using fp32 instead")
+    if choice != "auto":
+        return Precision(choice, "as asked")
+    if device.type == "cuda":
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return Precision("bf16", "this GPU has it")
+        return Precision("fp16", "this GPU has no bf16; with loss scaling")
+    if device.type == "cpu" and not cpu_has_bf16():
+        return Precision("fp32", "this CPU has no native bf16")
+    if device.type == "cpu" and bf16_pays_on_cpu:
+        return Precision("bf16", "this CPU has it natively, and it is faster for this architecture")
+    return Precision("fp32", "nothing faster is sure to pay here")
+
+
+def choose_translation_precision(choice: PrecisionChoice, device: torch.device) -> Precision:
+    """Choose the precision of translating: fp32 on a CPU, so that neighbours do not matter."""
+    if choice == "fp16" and device.type == "cpu":
+        return Precision("fp32", "warning: fp16 is slow on a CPU, using fp32 instead")
+    if choice != "auto":
+        return Precision(choice, "as asked")
+    if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        return Precision("bf16", "this GPU has it")
+    return Precision("fp32", "a line's translation then does not depend on its neighbours")
+
+
+def cpu_has_bf16() -> bool:
+    """Tell whether this CPU multiplies bf16 by instructions of its own."""
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    return any(getattr(torch.cpu, name, lambda: False)() for name in checks)
+
+
+def use_fast_kernels(device: torch.device) -> None:
+    """Allow TF32 products on CUDA; the CPU needs nothing."""
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")

@@ -1,0 +1,282 @@
+"""A run folder: what is in it, and how it is written and read without ever being half there.
+
+Nothing in it is a pickle. ``model.safetensors`` holds the best weights; ``last/step-N`` holds
+the resumable state and is named by ``last/LATEST``, which is renamed over only when the new
+state is whole on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmt_cli.errors import NmtError, WorkFailed
+from nmt_cli.files import flush, write_whole
+from nmt_cli.models.base import Seq2Seq
+from nmt_cli.tokenizer import TextRule, Tokenizer
+
+FORMAT = 1
+DEFAULT_ROOT = Path("checkpoints")
+
+
+class RunFolder:
+    """One run on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._config: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.path.resolve().name
+
+    @property
+    def log_path(self) -> Path:
+        """The JSON-lines log."""
+        return self.path / "log.jsonl"
+
+    def exists(self) -> bool:
+        """Tell whether a run is here."""
+        return (self.path / "config.json").is_file()
+
+    def config(self) -> dict[str, Any]:
+        """Read ``config.json``.
+
+        Raises:
+            NmtError: if it is not there, not JSON, or of another format.
+        """
+        if self._config is None:
+            self._config = self._read_config()
+        return self._config
+
+    def _read_config(self) -> dict[str, Any]:
+        path = self.path / "config.json"
+        if not path.is_file():
+            raise NmtError(
+                f"{self.path}: no run here (no config.json); train one with `nmt train -o "
+                f"{self.path}`, or see `nmt runs`"
+            )
+        config = _read_json(path)
+        if not isinstance(config, dict) or config.get("format") != FORMAT:
+            found = config.get("format") if isinstance(config, dict) else None
+            raise NmtError(f"{path}: format {found!r}, but this nmt reads format {FORMAT}")
+        return config
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        """Write ``config.json``, making the folder when it is new."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WorkFailed(f"{self.path}: cannot be made: {error.strerror}") from None
+        self._config = {"format": FORMAT, **config}
+        write_whole(self.path / "config.json", json.dumps(self._config, indent=2) + "\n")
+
+    def update_config(self, **values: Any) -> None:
+        """Change some top-level values of ``config.json``."""
+        self.write_config({**self.config(), **values})
+
+    def clear(self) -> None:
+        """Remove what an earlier run left here, and nothing else."""
+        for name in (
+            "config.json", "tokenizer.model", "src.model", "tgt.model", "model.safetensors",
+            "log.jsonl", "eval.json", "training-pairs.safetensors",
+        ):  # fmt: skip
+            (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.path / "last", ignore_errors=True)
+
+    def write_tokenizers(self, src: Tokenizer, tgt: Tokenizer) -> None:
+        """Write one sentencepiece model, or one a side."""
+        if src is tgt:
+            write_whole(self.path / "tokenizer.model", src.model)
+            return
+        write_whole(self.path / "src.model", src.model)
+        write_whole(self.path / "tgt.model", tgt.model)
+
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Read the tokenizers of both sides; one object when they share it."""
+        settings = self.config()["tokenizer"]
+        rule = TextRule(settings["normalization"], settings["lowercase"])
+        if not settings["separate"]:
+            shared = self._tokenizer("tokenizer.model", rule)
+            return shared, shared
+        return self._tokenizer("src.model", rule), self._tokenizer("tgt.model", rule)
+
+    def _tokenizer(self, name: str, rule: TextRule) -> Tokenizer:
+        path = self.path / name
+        try:
+            return Tokenizer(path.read_bytes(), rule)
+        except (OSError, RuntimeError) as error:
+            raise NmtError(f"{path}: not a readable sentencepiece model ({error})") from None
+
+    def write_weights(self, weights: dict[str, Tensor]) -> None:
+        """Replace ``model.safetensors``."""
+        write_whole(self.path / "model.safetensors", _serialise(weights))
+
+    def load_weights(self, model: Seq2Seq) -> None:
+        """Copy ``model.safetensors`` into a model of the same shape.
+
+        Raises:
+            NmtError: if the file is not there, is corrupt, or does not fit.
+        """
+        path = self.path / "model.safetensors"
+        if not path.is_file():
+            raise NmtError(f"{path}: not there yet; the run has no validated weights so far")
+        weights = _read_tensors(path)
+        wanted = dict(model.named_parameters())
+        wrong = [
+            name
+            for name in sorted(weights.keys() | wanted.keys())
+            if name not in weights
+            or name not in wanted
+            or weights[name].shape != wanted[name].shape
+        ]
+        if wrong:
+            raise NmtError(f"{path}: does not fit config.json, at {wrong[0]}")
+        with torch.no_grad():
+            for name, parameter in wanted.items():
+                parameter.copy_(weights[name])
+
+    def write_fingerprints(self, fingerprints: list[int]) -> None:
+        """Keep the hashes of the training pairs, so that later test sets can be checked."""
+        tensor = torch.tensor(fingerprints, dtype=torch.int64)
+        write_whole(self.path / "training-pairs.safetensors", _serialise({"pairs": tensor}))
+
+    def fingerprints(self) -> frozenset[int]:
+        """Read the hashes of the training pairs; none if they were not kept."""
+        path = self.path / "training-pairs.safetensors"
+        return frozenset(_read_tensors(path)["pairs"].tolist()) if path.is_file() else frozenset()
+
+    def save_state(self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Write the resumable state of a step, then drop older ones.
+
+        The best weights of that moment are linked in, so that resuming can go back to them.
+
+        Raises:
+            WorkFailed: if it cannot be written; the state before stays the newest.
+        """
+        last = self.path / "last"
+        target, partial = last / f"step-{step}", last / f".step-{step}.part"
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            write_whole(partial / "state.safetensors", _serialise(tensors))
+            write_whole(partial / "state.json", json.dumps(values) + "\n")
+            best = self.path / "model.safetensors"
+            if best.is_file():
+                _link_or_copy(best, partial / "best.safetensors")
+            flush(partial)
+            shutil.rmtree(target, ignore_errors=True)
+            partial.rename(target)
+            flush(last)
+            write_whole(last / "LATEST", f"step-{step}\n")
+        except OSError as error:
+            raise WorkFailed(f"{target}: cannot be saved: {error.strerror or error}") from None
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        for old in last.iterdir():
+            if old.is_dir() and old != target:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Read the newest resumable state, and put the best weights of that moment back.
+
+        Raises:
+            NmtError: if there is none or it is corrupt.
+        """
+        latest = self.path / "last" / "LATEST"
+        if not latest.is_file():
+            raise NmtError(f"{self.path}: has no resumable state (last/LATEST); train it anew")
+        folder = self.path / "last" / Path(latest.read_text(encoding="utf-8").strip()).name
+        tensors = _read_tensors(folder / "state.safetensors")
+        values = _read_json(folder / "state.json")
+        best = folder / "best.safetensors"
+        if best.is_file():
+            write_whole(self.path / "model.safetensors", best.read_bytes())
+        else:
+            (self.path / "model.safetensors").unlink(missing_ok=True)
+        return tensors, values
+
+    def truncate_log(self, size: int) -> None:
+        """Drop log lines written after the state that is resumed from."""
+        if self.log_path.is_file():
+            os.truncate(self.log_path, min(size, self.log_path.stat().st_size))
+
+    def append_log(self, record: dict[str, Any]) -> int:
+        """Add a line to the log and give the log's size in bytes."""
+        try:
+            with self.log_path.open("ab") as file:
+                file.write(json.dumps(record).encode("utf-8") + b"\n")
+                return file.tell()
+        except OSError as error:
+            raise WorkFailed(f"{self.log_path}: cannot be written: {error.strerror}") from None
+
+
+def find_runs(root: Path = DEFAULT_ROOT) -> Iterator[RunFolder]:
+    """Yield the runs under a folder, two levels deep."""
+    for config in sorted([*root.glob("*/config.json"), *root.glob("*/*/config.json")]):
+        yield RunFolder(config.parent)
+
+
+def newest_run(root: Path = DEFAULT_ROOT) -> RunFolder:
+    """Give the run that finished last.
+
+    Raises:
+        NmtError: if none has finished.
+    """
+    finished = [run for run in find_runs(root) if _finished(run)]
+    if not finished:
+        raise NmtError(f"no finished run under {root}/; train one with `nmt train`, or give -m RUN")
+    return max(finished, key=_finished)
+
+
+def _finished(run: RunFolder) -> str:
+    try:
+        return str(run.config().get("finished") or "")
+    except NmtError:
+        return ""
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        flush(target)
+
+
+def _serialise(tensors: dict[str, Tensor]) -> bytes:
+    from safetensors.torch import save
+
+    return bytes(
+        save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    )
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise NmtError(f"{path}: cannot be read ({error})") from None
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise NmtError(f"{path}: cannot be read ({error})") from None
+
+
+def same_vocabulary(tokenizers: Iterable[Tokenizer]) -> bool:
+    """Tell whether tokenizers are one and the same model."""
+    return len({tokenizer.model for tokenizer in tokenizers}) == 1

@@ -1,0 +1,243 @@
+"""Greedy, beam and sampled search: one loop for every back end.
+
+The loop knows a model only through encode, start, decode and project. Memory has one row per
+sentence; tokens and state have one per hypothesis, row b*K+k belonging to sentence b. Sentences
+that are done leave the batch.
+
+A score is log P / ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14 without
+coverage); length counts the tokens with EOS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt_cli.models.base import Seq2Seq, lengths_of, select
+from nmt_cli.tokenizer import BOS, EOS, PAD, UNK
+
+_NEVER_WRITTEN = (PAD, UNK, BOS)
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How translations are searched for."""
+
+    beam: int = 5
+    n_best: int = 1
+    """Translations wanted for each sentence, at most ``beam``."""
+    length_penalty: float = 0.6
+    max_length: int | None = None
+    """Most tokens of a translation, EOS included; by default twice the source's plus 20."""
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How translations are drawn: temperature, then the k likeliest, then the nucleus p."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+
+class Hypothesis(NamedTuple):
+    """A finished translation."""
+
+    tokens: tuple[int, ...]
+    """Ids without BOS and EOS."""
+    score: float
+    """log P divided by the length penalty."""
+    log_prob: float
+
+
+class Candidates(NamedTuple):
+    """Continuations of the beams of each sentence, best first; C >= K of them."""
+
+    log_probs: Tensor
+    """(B, C), of the whole hypothesis; -inf for none."""
+    parents: Tensor
+    """(B, C), the beam that each continues."""
+    tokens: Tensor
+    """(B, C)."""
+
+
+Expand = Callable[[Tensor, Tensor], Candidates]
+"""Choose candidates from log P of the beams (B, K) and of the next token (B, K, V)."""
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """((5 + length) / 6) ** alpha."""
+    return float(((5 + length) / 6) ** alpha)
+
+
+def best_continuations(totals: Tensor, log_probs: Tensor) -> Candidates:
+    """Take the 2 K best of all continuations, so that K stay when K of them end."""
+    B, K, V = log_probs.shape
+    values, flat = (totals.unsqueeze(-1) + log_probs).flatten(1).topk(min(2 * K, K * V), dim=1)
+    return Candidates(values, flat // V, flat % V)
+
+
+def sampler(options: SamplingOptions, generator: torch.Generator) -> Expand:
+    """Make an ``Expand`` that draws one continuation for each beam."""
+
+    def draw(totals: Tensor, log_probs: Tensor) -> Candidates:
+        B, K, V = log_probs.shape
+        kept = _truncate(log_probs.flatten(0, 1) / options.temperature, options)
+        tokens = torch.multinomial(kept.softmax(-1), 1, generator=generator).view(B, K)
+        drawn = totals + log_probs.gather(2, tokens.unsqueeze(-1)).squeeze(-1)
+        parents = torch.arange(K, device=tokens.device).expand(B, K)
+        return Candidates(drawn, parents, tokens)
+
+    return draw
+
+
+def _truncate(logits: Tensor, options: SamplingOptions) -> Tensor:
+    """Forbid all but the k likeliest tokens and all beyond the nucleus (Holtzman et al. 2020)."""
+    if options.top_k > 0:
+        kth = logits.topk(min(options.top_k, logits.shape[-1]), dim=-1).values[..., -1:]
+        logits = logits.masked_fill(logits < kth, -math.inf)
+    if options.top_p < 1.0:
+        ordered, index = logits.sort(dim=-1, descending=True)
+        probs = ordered.softmax(-1)
+        outside = (probs.cumsum(-1) - probs) >= options.top_p
+        logits = logits.masked_fill(outside.scatter(-1, index, outside), -math.inf)
+    return logits
+
+
+class _Sentence:
+    """The finished hypotheses of one sentence, and when to stop looking for better ones."""
+
+    def __init__(self, options: SearchOptions, limit: int) -> None:
+        self.options = options
+        self.limit = limit
+        self.finished: list[Hypothesis] = []
+
+    def add(self, tokens: list[int], log_prob: float) -> None:
+        penalty = length_penalty(len(tokens) + 1, self.options.length_penalty)
+        self.finished.append(Hypothesis(tuple(tokens), log_prob / penalty, log_prob))
+
+    def is_done(self, best_alive: float, length: int) -> bool:
+        """Tell whether K hypotheses are finished, or none alive can still be among the best.
+
+        Args:
+            best_alive: log P of the best hypothesis that goes on; log P only falls.
+            length: its tokens so far.
+        """
+        if len(self.finished) >= self.options.beam or best_alive == -math.inf:
+            return True
+        if len(self.finished) < self.options.n_best:
+            return False
+        alpha = self.options.length_penalty
+        kindest = max(length_penalty(n, alpha) for n in (length + 1, self.limit))
+        return self.best()[-1].score >= best_alive / kindest
+
+    def best(self) -> list[Hypothesis]:
+        return sorted(self.finished, key=lambda h: h.score, reverse=True)[: self.options.n_best]
+
+
+@torch.inference_mode()
+def search(
+    model: Seq2Seq,
+    src: Tensor,
+    src_mask: Tensor,
+    options: SearchOptions,
+    expand: Expand = best_continuations,
+) -> list[list[Hypothesis]]:
+    """Translate a batch.
+
+    Args:
+        model: any back end.
+        src: (B, S) int64.
+        src_mask: (B, S) bool, True = a real token.
+        options: beam (1 is greedy), length penalty and limit.
+        expand: how continuations are chosen; ``sampler(...)`` draws them instead, then the
+            beams are independent samples.
+
+    Returns:
+        for each sentence its hypotheses, best first, at most ``n_best`` of them.
+    """
+    K = options.beam
+    limits = _limits(src_mask, options.max_length)
+    sentences = [_Sentence(options, limit) for limit in limits]
+    active = list(range(len(sentences)))
+    memory = model.encode(src, src_mask)
+    first = torch.arange(len(active), device=src.device).repeat_interleave(K)
+    state = select(model.start(memory, max(limits)), first)
+    totals = src.new_zeros((len(active), K), dtype=torch.float32)
+    if expand is best_continuations:
+        totals[:, 1:] = -math.inf  # all beams start alike: only the first may branch
+    tokens = src.new_full((len(active) * K, 1), BOS)
+    written = src.new_empty((len(active), K, 0))
+
+    for length in range(1, max(limits) + 1):
+        decoded = model.decode(tokens, memory, state)
+        logits = model.project(decoded.hidden[:, -1])
+        log_probs = _allowed(logits, [limits[i] for i in active], length)
+        chosen = expand(totals, log_probs.view(len(active), K, -1))
+        slots, totals, alive = _settle(chosen, written, [sentences[i] for i in active], K)
+        keep = [n for n, i in enumerate(active) if not sentences[i].is_done(alive[n], length)]
+        if not keep:
+            break
+        rows = torch.tensor(keep, device=src.device)
+        if len(keep) < len(active):
+            memory = select(memory, rows)
+            active = [active[n] for n in keep]
+            slots, totals, written = slots[rows], totals[rows], written[rows]
+            chosen = Candidates(*(part[rows] for part in chosen))
+        parents = chosen.parents.gather(1, slots)  # (B, K)
+        newest = chosen.tokens.gather(1, slots)
+        moved = rows[:, None] * K + parents
+        state = decoded.state
+        if not _is_identity(moved, decoded.hidden.shape[0]):
+            state = select(state, moved.flatten())
+        history = written.gather(1, parents.unsqueeze(-1).expand(-1, -1, written.shape[2]))
+        written = torch.cat([history, newest.unsqueeze(-1)], dim=2)
+        tokens = newest.view(-1, 1)
+    return [sentence.best() for sentence in sentences]
+
+
+def _limits(src_mask: Tensor, max_length: int | None) -> list[int]:
+    """Bound each sentence by its own length, so that its neighbours do not matter."""
+    own = [2 * int(length) + 20 for length in lengths_of(src_mask).tolist()]
+    return own if max_length is None else [max_length] * len(own)
+
+
+def _allowed(logits: Tensor, limits: list[int], length: int) -> Tensor:
+    """Normalise in fp32 and forbid what may not be written: control ids, and all but EOS last."""
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    log_probs = torch.log_softmax(logits, dim=-1, dtype=wide)
+    log_probs[:, _NEVER_WRITTEN] = -math.inf
+    last = [n for n, limit in enumerate(limits) if length == limit]
+    if last:
+        by_sentence = log_probs.view(len(limits), -1, log_probs.shape[-1])
+        by_sentence[last, :, :EOS] = -math.inf
+        by_sentence[last, :, EOS + 1 :] = -math.inf
+    return log_probs
+
+
+def _settle(
+    chosen: Candidates, written: Tensor, sentences: list[_Sentence], beam: int
+) -> tuple[Tensor, Tensor, list[float]]:
+    """Put ended candidates aside and fill the beams with the best that go on.
+
+    Only an end among the K best counts. Returns the candidate in each beam (B, K), log P of
+    the beams (B, K), and that of the best for each sentence.
+    """
+    ended = chosen.tokens == EOS
+    for n, c in ((ended[:, :beam]) & (chosen.log_probs[:, :beam] > -math.inf)).nonzero().tolist():
+        tokens = written[n, chosen.parents[n, c]].tolist()
+        sentences[n].add(tokens, float(chosen.log_probs[n, c]))
+    going_on = chosen.log_probs.masked_fill(ended, -math.inf)
+    totals, slots = going_on.sort(dim=1, descending=True, stable=True)
+    return slots[:, :beam], totals[:, :beam], totals[:, 0].tolist()
+
+
+def _is_identity(rows: Tensor, size: int) -> bool:
+    return rows.numel() == size and bool(
+        (rows.flatten() == torch.arange(size, device=rows.device)).all()
+    )

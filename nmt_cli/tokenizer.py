@@ -1,0 +1,188 @@
+"""Text to ids and back, by sentencepiece: the one source of truth for ids.
+
+Before sentencepiece sees a text it is normalised by a stated rule: lower case if asked for,
+the Unicode form, and runs of spaces and tabs folded to one space, none at either end. After
+that nothing is lost: rare characters become bytes, and what sentencepiece gives a meaning of its
+own (its word mark, reserved characters) is escaped, so it is plain text.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from nmt_cli.errors import NmtError
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+
+Kind = Literal["unigram", "bpe"]
+Normalization = Literal["nfc", "nfkc", "identity"]
+
+_ESCAPE = "\ue000"
+_RESERVED = _ESCAPE + "▁▅\0"
+_TO_CODE = {ord(char): _ESCAPE + str(code) for code, char in enumerate(_RESERVED)}
+_ESCAPED = re.compile(f"{_ESCAPE}([0-{len(_RESERVED) - 1}])")
+_SPACES = re.compile(r"[ \t]+")
+_WORD = re.compile(r"\w+")
+_LONGEST_TRAINING_LINE = 1 << 16
+_MIN_AUTO_VOCAB, _MAX_AUTO_VOCAB = 1000, 8000
+
+
+@dataclass(frozen=True)
+class TextRule:
+    """How text is normalised before it is tokenized; recorded in the run."""
+
+    normalization: Normalization = "nfc"
+    lowercase: bool = False
+
+    def __call__(self, text: str) -> str:
+        """Normalise one line."""
+        if self.lowercase:
+            text = text.lower()
+        if self.normalization != "identity":
+            text = unicodedata.normalize(self.normalization.upper(), text)
+        return _SPACES.sub(" ", text).strip(" ")
+
+
+class TrainedModel(NamedTuple):
+    """A serialised sentencepiece model and the size it was given in the end."""
+
+    model: bytes
+    size: int
+
+
+class Tokenizer:
+    """Encode lines of one language to ids and decode ids to lines."""
+
+    def __init__(self, model: bytes, rule: TextRule) -> None:
+        from sentencepiece import SentencePieceProcessor
+
+        self.model = model
+        self.rule = rule
+        self._pieces = SentencePieceProcessor(model_proto=model)
+
+    def __len__(self) -> int:
+        return int(self._pieces.get_piece_size())
+
+    def encode(self, text: str) -> list[int]:
+        """Give the ids of one line, without BOS and EOS."""
+        return list(self._pieces.encode(escape(self.rule(text))))
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """Encode many lines at once, on all threads."""
+        return [list(ids) for ids in self._pieces.encode([escape(self.rule(t)) for t in texts])]
+
+    def decode(self, ids: list[int]) -> str:
+        """Give the line of some ids; control ids are skipped, and it is always one line."""
+        text = unescape(self._pieces.decode([i for i in ids if i > EOS]))
+        return text.replace("\n", " ").replace("\r", " ")
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """Give the readable piece of each id, a leading ▁ marking the start of a word."""
+        return [unescape(self._pieces.id_to_piece(i)) for i in ids]
+
+    def words(self, ids: list[int]) -> list[int]:
+        """Give the word, counted from 0 and between spaces, that each id belongs to."""
+        starts = [self._pieces.id_to_piece(i).startswith("▁") for i in ids]
+        return [max(sum(starts[: n + 1]) - 1, 0) for n in range(len(ids))]
+
+
+def escape(text: str) -> str:
+    """Write what sentencepiece reserves as an escape character and a digit."""
+    return text.translate(_TO_CODE)
+
+
+def unescape(text: str) -> str:
+    """Undo ``escape``."""
+    return _ESCAPED.sub(lambda match: _RESERVED[int(match[1])], text)
+
+
+def auto_vocab_size(lines: Iterable[str]) -> int:
+    """Choose a size: the distinct words of the text, between 1,000 and 8,000."""
+    words: set[str] = set()
+    for line in lines:
+        words.update(_WORD.findall(line))
+        if len(words) >= _MAX_AUTO_VOCAB:
+            return _MAX_AUTO_VOCAB
+    return max(_MIN_AUTO_VOCAB, -(-len(words) // 100) * 100)
+
+
+def train(
+    lines: Iterable[str],
+    rule: TextRule,
+    kind: Kind,
+    size: int,
+    on_lowered: Callable[[int, int], None],
+) -> TrainedModel:
+    """Train a sentencepiece model.
+
+    Args:
+        lines: the training text, not yet normalised.
+        rule: how it is normalised.
+        kind: ``unigram`` (Kudo 2018) or ``bpe`` (Sennrich et al. 2016).
+        size: entries asked for, 256 bytes and 4 control ids included.
+        on_lowered: called with (asked, given) when the text cannot fill the size.
+
+    Raises:
+        NmtError: when the size cannot hold even the bytes and characters of the text.
+    """
+    texts = [escape(rule(line))[:_LONGEST_TRAINING_LINE] for line in lines]
+    texts = [text for text in texts if text]
+    try:
+        return TrainedModel(_run_trainer(texts, kind, size), size)
+    except RuntimeError as error:
+        lowest = re.search(r"required_chars\D*(\d+)|smaller than (\d+)", str(error))
+        highest = re.search(r"value <= (\d+)", str(error))
+        if highest is None:
+            raise NmtError(_why_not(size, str(error), lowest is not None)) from None
+        fitting = int(highest[1])
+        on_lowered(size, fitting)
+        return TrainedModel(_run_trainer(texts, kind, fitting), fitting)
+
+
+def _why_not(size: int, reason: str, too_small: bool) -> str:
+    needed = max((int(number) for number in re.findall(r"\d+", reason)), default=0)
+    if too_small and needed > size:
+        return (
+            f"--vocab-size {size} is too small for this text: bytes and characters alone "
+            f"need {needed}"
+        )
+    return f"the tokenizer could not be trained with --vocab-size {size}: {_last_line(reason)}"
+
+
+def _last_line(reason: str) -> str:
+    return " ".join(reason.split())[-200:]
+
+
+def _run_trainer(texts: list[str], kind: Kind, size: int) -> bytes:
+    from sentencepiece import SentencePieceTrainer
+
+    written = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=_encoded(texts),
+        model_writer=written,
+        model_type=kind,
+        vocab_size=size,
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        pad_piece="<pad>",
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        character_coverage=0.9999,
+        max_sentence_length=8 * _LONGEST_TRAINING_LINE,
+        num_threads=1,
+        minloglevel=int(os.environ.get("NMT_SENTENCEPIECE_LOG", "2")),
+    )
+    return written.getvalue()
+
+
+def _encoded(texts: list[str]) -> Iterator[str]:
+    yield from texts

@@ -1,0 +1,413 @@
+"""The training loop: a generator of events that knows nothing of files or terminals.
+
+Teacher forcing with label-smoothed cross-entropy (Szegedy et al. 2016), AdamW (Loshchilov &
+Hutter 2019), warm-up, clipping by the global norm, and the mean of the weights at the last
+validations (checkpoint averaging) as what is validated and kept.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt_cli.batches import Batch, Position, TrainingBatches
+from nmt_cli.errors import WorkFailed
+from nmt_cli.loss import smoothed_cross_entropy
+from nmt_cli.models.base import Seq2Seq
+from nmt_cli.precision import Precision
+
+LOSS_ROWS = 512
+"""Target positions projected to the vocabulary at once."""
+_HOPELESS_FACTOR = 10.0
+_HOPELESS_STEPS = 20
+_SMALLEST_SCALE = 1.0
+
+Weights = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How to train. Times and intervals are in optimizer steps."""
+
+    lr: float
+    warmup: int
+    schedule: Literal["inverse-sqrt", "cosine", "constant"]
+    accumulate: int
+    label_smoothing: float
+    clip_norm: float
+    weight_decay: float
+    betas: tuple[float, float]
+    validate_every: int
+    save_every: int
+    average: int
+    """Validations whose weights are averaged; 0 validates the current weights."""
+    patience: int
+    """Validations without improvement before training stops; 0 never stops early."""
+    last_step: int | None
+    minutes: float | None
+    """Wall-clock bound on training, validations included."""
+
+
+class Score(NamedTuple):
+    """What a validation found; the better model has the higher BLEU, then the lower loss."""
+
+    bleu: float
+    loss: float
+
+    def beats(self, other: Score | None) -> bool:
+        """Compare with the best so far."""
+        return other is None or (self.bleu, -self.loss) > (other.bleu, -other.loss)
+
+
+class Step(NamedTuple):
+    """One optimizer step was taken."""
+
+    step: int
+    epoch: int
+    loss: float
+    """Cross-entropy with label smoothing, in nats per target token."""
+    lr: float
+    tokens_per_s: float
+    """Real target tokens per second."""
+
+
+class Validated(NamedTuple):
+    """A validation is done."""
+
+    step: int
+    epoch: int
+    score: Score
+    best: bool
+    seconds: float
+
+
+class SaveDue(NamedTuple):
+    """It is time to write the resumable state."""
+
+    step: int
+
+
+class Warned(NamedTuple):
+    """Something the user should know."""
+
+    message: str
+
+
+class Stopped(NamedTuple):
+    """Training is over."""
+
+    step: int
+    reason: str
+    interrupted: bool
+    """Whether it was told to stop, so that the last weights are not validated."""
+
+
+Event = Step | Validated | SaveDue | Warned | Stopped
+
+
+def learning_rate(step: int, options: TrainingOptions) -> float:
+    """Give the rate of a step, counted from 1."""
+    if step <= options.warmup:
+        return options.lr * step / options.warmup
+    if options.schedule == "constant":
+        return options.lr
+    if options.schedule == "inverse-sqrt":
+        return options.lr * math.sqrt(max(options.warmup, 1) / step)
+    assert options.last_step is not None
+    done = (step - options.warmup) / max(options.last_step - options.warmup, 1)
+    return options.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+
+
+def target_hidden(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Run teacher forcing: hidden states (N, D) and targets (N,) of the real target positions."""
+    memory = model.encode(batch.src, batch.src_mask)
+    hidden = model.decode(batch.tgt[:, :-1], memory, model.start(memory)).hidden
+    real = batch.tgt_mask[:, 1:].flatten().nonzero().squeeze(1)
+    return hidden.flatten(0, 1).index_select(0, real), batch.tgt[:, 1:].flatten()[real]
+
+
+def backward(model: Seq2Seq, batch: Batch, smoothing: float, scale: float | Tensor) -> Tensor:
+    """Add the gradients of one batch's summed loss, times scale, and give the loss (unscaled).
+
+    The projection to the vocabulary is done and differentiated a slice at a time, so that no
+    (tokens, vocabulary) tensor is ever held.
+    """
+    hidden, targets = target_hidden(model, batch)
+    detached = hidden.detach()
+    gradients = torch.empty_like(detached)
+    total = torch.zeros((), device=hidden.device)
+    for begin in range(0, len(targets), LOSS_ROWS):
+        rows = slice(begin, begin + LOSS_ROWS)
+        part = detached[rows].requires_grad_()
+        loss = smoothed_cross_entropy(model.project(part), targets[rows], smoothing)
+        (loss * scale).backward()
+        assert part.grad is not None
+        gradients[rows] = part.grad
+        total += loss.detach()
+    hidden.backward(gradients)
+    return total
+
+
+@dataclass
+class Progress:
+    """Where training stands: what must be kept, beside weights and optimizer, to go on."""
+
+    step: int = 0
+    position: Position = Position(0, 0)
+    best: Score | None = None
+    stale: int = 0
+    """Validations since the best."""
+    hopeless: int = 0
+    """Steps in a row whose loss was absurdly high."""
+    seconds: float = 0.0
+    window: deque[Weights] = field(default_factory=deque)
+    """The weights at the last validations."""
+
+
+class Trainer:
+    """Trains one model; ``run`` yields events, and state can be taken and put back between them."""
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        batches: TrainingBatches,
+        validate: Callable[[Seq2Seq], Score],
+        options: TrainingOptions,
+        precision: Precision,
+        tgt_vocab: int,
+    ) -> None:
+        self.model = model
+        self.options = options
+        self.precision = precision
+        self.progress = Progress()
+        self._batches = batches
+        self._validate = validate
+        self._device = next(model.parameters()).device
+        self._absurd = _HOPELESS_FACTOR * math.log(tgt_vocab)
+        self.optimizer = torch.optim.AdamW(
+            model.parameters(),
+            lr=options.lr,
+            betas=options.betas,
+            weight_decay=options.weight_decay,
+            fused=self._device.type in {"cpu", "cuda"},
+        )
+        self.scaler = torch.amp.GradScaler(
+            self._device.type, enabled=precision.name == "fp16", init_scale=2.0**14
+        )
+        self.best_weights: Weights = {}
+        """What the last ``Validated`` with ``best`` was about; copied nowhere else."""
+
+    def run(self, interrupted: Callable[[], bool]) -> Iterator[Event]:
+        """Train until the end that the options set.
+
+        Args:
+            interrupted: asked after each step whether to save and stop at once.
+
+        Raises:
+            WorkFailed: when the loss is or stays hopeless.
+        """
+        options, progress = self.options, self.progress
+        self.model.train()
+        stream = self._batches.start_from(progress.position)
+        started = time.perf_counter() - progress.seconds
+        while not (reason := self._reason_to_stop(interrupted)):
+            began = time.perf_counter()
+            step_batches = [next(stream) for _ in range(options.accumulate)]
+            self._set_rate()
+            loss, tokens, warning = self._step([batch for _, batch in step_batches])
+            progress.step += 1
+            progress.position = step_batches[-1][0]
+            if warning:
+                yield Warned(warning)
+            speed = tokens / (time.perf_counter() - began)
+            yield Step(progress.step, progress.position.epoch, loss, self._rate, speed)
+            if progress.step % options.validate_every == 0:
+                yield self._validation()
+            progress.seconds = time.perf_counter() - started
+            if progress.step % options.save_every == 0:
+                yield SaveDue(progress.step)
+        if progress.step % options.save_every != 0:
+            yield SaveDue(progress.step)
+        if not interrupted() and (
+            progress.step % options.validate_every != 0 or progress.best is None
+        ):
+            yield self._validation()
+        yield Stopped(progress.step, reason, interrupted())
+
+    def _reason_to_stop(self, interrupted: Callable[[], bool]) -> str | None:
+        options, progress = self.options, self.progress
+        if interrupted():
+            return "interrupted"
+        if options.last_step is not None and progress.step >= options.last_step:
+            return f"the last step ({options.last_step}) is reached"
+        if options.minutes is not None and progress.seconds >= 60 * options.minutes:
+            return f"{options.minutes:g} minutes are over"
+        if options.patience and progress.stale >= options.patience:
+            return f"no improvement in {progress.stale} validations"
+        return None
+
+    def _set_rate(self) -> None:
+        self._rate = learning_rate(self.progress.step + 1, self.options)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate
+
+    def _step(self, batches: list[Batch]) -> tuple[float, int, str | None]:
+        """Take one optimizer step over the batches: loss per token, tokens, a warning or None."""
+        batches = [batch.to(self._device) for batch in batches]
+        tokens = sum(int(batch.tgt_mask[:, 1:].sum()) for batch in batches)
+        loss = self._gradients(batches, tokens)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
+        warning = None
+        if not self.scaler.is_enabled():
+            self._check(loss, float(norm))
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.scaler.is_enabled() and self.scaler.get_scale() < _SMALLEST_SCALE:
+            warning = self._leave_fp16(batches, tokens)
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss, tokens, warning
+
+    def _gradients(self, batches: list[Batch], tokens: int) -> float:
+        total = torch.zeros((), device=self._device)
+        scale = self.scaler.scale(torch.ones((), device=self._device)) / tokens
+        with self.precision.autocast(self._device):
+            for batch in batches:
+                total += backward(self.model, batch, self.options.label_smoothing, scale)
+        self.scaler.unscale_(self.optimizer)
+        return float(total) / tokens
+
+    def _check(self, loss: float, norm: float) -> None:
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            what = f"loss {loss:g}" if not math.isfinite(loss) else f"gradient norm {norm:g}"
+            raise WorkFailed(self._diverged(f"the {what} is not finite (nan or inf)"))
+        self.progress.hopeless = self.progress.hopeless + 1 if loss > self._absurd else 0
+        if self.progress.hopeless >= _HOPELESS_STEPS:
+            raise WorkFailed(
+                self._diverged(
+                    f"the loss {loss:.4g} has been above {self._absurd:.4g}, ten times that of "
+                    f"guessing, for {_HOPELESS_STEPS} steps"
+                )
+            )
+
+    def _diverged(self, what: str) -> str:
+        return (
+            f"training diverged at step {self.progress.step + 1}, learning rate {self._rate:.3g}: "
+            f"{what}; no checkpoint was overwritten. Try a lower --lr (a tenth), a longer "
+            "--warmup, a lower --clip-norm, or --precision fp32"
+        )
+
+    def _leave_fp16(self, batches: list[Batch], tokens: int) -> str:
+        """Go on in fp32 when fp16 overflows at any scale but fp32 does not."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.scaler = torch.amp.GradScaler(self._device.type, enabled=False)
+        self.precision = Precision("fp32", "fp16 overflowed")
+        loss = self._gradients(batches, tokens)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
+        self._check(loss, float(norm))
+        self.optimizer.step()
+        return f"fp16 overflows again and again at step {self.progress.step + 1}: going on in fp32"
+
+    def _validation(self) -> Validated:
+        progress, began = self.progress, time.perf_counter()
+        current = _copy_of(self.model)
+        progress.window.append(current)
+        while len(progress.window) > max(self.options.average, 1):
+            progress.window.popleft()
+        averaged = _mean(progress.window)
+        _put(averaged, self.model)
+        self.model.eval()
+        score = self._validate(self.model)
+        self.model.train()
+        _put(current, self.model)
+        best = math.isfinite(score.loss) and score.beats(progress.best)
+        progress.stale = 0 if best else progress.stale + 1
+        if best:
+            progress.best = score
+            self.best_weights = averaged
+        seconds = time.perf_counter() - began
+        return Validated(progress.step, progress.position.epoch, score, best, seconds)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Give all that a resumed run needs, as named tensors and JSON values."""
+        progress = self.progress
+        tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
+        for index, entry in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{key}": value for key, value in entry.items()}
+        for index, weights in enumerate(progress.window):
+            tensors |= {f"window.{index}.{name}": tensor for name, tensor in weights.items()}
+        tensors["rng.cpu"] = torch.get_rng_state()
+        if self._device.type == "cuda":
+            tensors["rng.cuda"] = torch.cuda.get_rng_state(self._device)
+        values = {
+            "step": progress.step,
+            "position": list(progress.position),
+            "best": list(progress.best) if progress.best else None,
+            "stale": progress.stale,
+            "hopeless": progress.hopeless,
+            "seconds": progress.seconds,
+            "precision": self.precision.name,
+            "scaler": self.scaler.state_dict(),
+        }
+        return tensors, values
+
+    def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Put back what ``state`` gave."""
+        groups: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            kind, _, rest = name.partition(".")
+            groups.setdefault(kind, {})[rest] = tensor
+        _put(groups["model"], self.model)
+        optimizer: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in groups.get("optimizer", {}).items():
+            index, _, key = name.partition(".")
+            optimizer.setdefault(int(index), {})[key] = tensor
+        template = self.optimizer.state_dict()
+        self.optimizer.load_state_dict({**template, "state": optimizer})
+        window: dict[int, Weights] = {}
+        for name, tensor in groups.get("window", {}).items():
+            index, _, key = name.partition(".")
+            window.setdefault(int(index), {})[key] = tensor
+        torch.set_rng_state(groups["rng"]["cpu"])
+        if "cuda" in groups["rng"] and self._device.type == "cuda":
+            torch.cuda.set_rng_state(groups["rng"]["cuda"], self._device)
+        if values["precision"] == "fp32" and self.precision.name == "fp16":
+            self.precision = Precision("fp32", "fp16 overflowed before")
+            self.scaler = torch.amp.GradScaler(self._device.type, enabled=False)
+        self.scaler.load_state_dict(values["scaler"])
+        self.progress = Progress(
+            step=values["step"],
+            position=Position(*values["position"]),
+            best=Score(*values["best"]) if values["best"] else None,
+            stale=values["stale"],
+            hopeless=values["hopeless"],
+            seconds=values["seconds"],
+            window=deque(window[index] for index in sorted(window)),
+        )
+
+
+def weights_of(model: Seq2Seq) -> Weights:
+    """Name the parameters, a shared one once; the tensors are the model's own."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def _copy_of(model: Seq2Seq) -> Weights:
+    return {name: tensor.clone() for name, tensor in weights_of(model).items()}
+
+
+def _mean(window: deque[Weights]) -> Weights:
+    if len(window) == 1:
+        return {name: tensor.clone() for name, tensor in window[0].items()}
+    return {name: torch.stack([w[name] for w in window]).mean(0) for name in window[0]}
+
+
+def _put(weights: Weights, model: Seq2Seq) -> None:
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])

@@ -1,0 +1,220 @@
+"""From lines to translations: a loaded model with its tokenizers, in batches, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt_cli.batches import BatchSize, cut, pad
+from nmt_cli.corpus.lines import is_blank
+from nmt_cli.errors import NmtError
+from nmt_cli.models import Seq2Seq, Vocabulary, architecture
+from nmt_cli.models.ensemble import Ensemble
+from nmt_cli.models.options import parse
+from nmt_cli.precision import Precision
+from nmt_cli.runs import RunFolder, same_vocabulary
+from nmt_cli.search import (
+    Expand,
+    Hypothesis,
+    SearchOptions,
+    best_continuations,
+    search,
+)
+from nmt_cli.tokenizer import BOS, EOS, Tokenizer
+
+MAX_SOURCE_TOKENS = 1000
+"""A longer source is cut, with a warning."""
+
+
+class Output(NamedTuple):
+    """One translation of a line."""
+
+    text: str
+    score: float
+    tokens: tuple[int, ...]
+
+
+class Translation(NamedTuple):
+    """What became of one line."""
+
+    src_tokens: tuple[int, ...]
+    """Ids read, without EOS; none for a blank line."""
+    outputs: list[Output]
+    """Best first; one empty output for a blank line."""
+    cut_from: int | None
+    """Tokens of the line before it was cut, or None if it was not."""
+
+
+class Alignment(NamedTuple):
+    """Attention of a translation over its source."""
+
+    src_pieces: list[str]
+    tgt_pieces: list[str]
+    src_words: list[int]
+    """The word, counted from 0, that each piece but EOS belongs to."""
+    tgt_words: list[int]
+    weights: Tensor
+    """(T, S) fp32; both sides end in EOS."""
+
+
+def search_all(
+    model: Seq2Seq,
+    sources: Sequence[Sequence[int]],
+    options: SearchOptions,
+    size: BatchSize,
+    precision: Precision,
+    expand: Expand = best_continuations,
+    on_done: Callable[[int], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """Search for translations of ids, batched by length; results in the order of the sources.
+
+    Args:
+        model: any back end, in eval mode.
+        sources: ids of each sentence, each ending in EOS.
+        options: how to search.
+        size: the budget of a batch, a hypothesis counting as a sentence.
+        precision: number format.
+        expand: how continuations are chosen.
+        on_done: called with the number of sentences just finished.
+    """
+    device = next(model.parameters()).device
+    lengths = [len(source) for source in sources]
+    order = sorted(range(len(sources)), key=lengths.__getitem__)
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    for group in cut(order, lengths, size):
+        src, mask = pad([sources[i] for i in group])
+        with precision.autocast(device):
+            hypotheses = search(model, src.to(device), mask.to(device), options, expand)
+        for i, best in zip(group, hypotheses, strict=True):
+            found[i] = best
+        if on_done:
+            on_done(len(group))
+    return found
+
+
+@dataclass(frozen=True)
+class Translator:
+    """A model, or an ensemble, ready to translate text."""
+
+    model: Seq2Seq
+    src_tokenizer: Tokenizer
+    tgt_tokenizer: Tokenizer
+    precision: Precision
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        options: SearchOptions,
+        size: BatchSize,
+        expand: Expand = best_continuations,
+        on_done: Callable[[int], None] | None = None,
+    ) -> list[Translation]:
+        """Translate lines; blank ones stay blank and never meet the model."""
+        full = [i for i, line in enumerate(lines) if not is_blank(line)]
+        ids = self.src_tokenizer.encode_all(lines[i] for i in full)
+        sources = [[*tokens[:MAX_SOURCE_TOKENS], EOS] for tokens in ids]
+        found = search_all(self.model, sources, options, size, self.precision, expand, on_done)
+        results = [Translation((), [Output("", 0.0, ())], None) for _ in lines]
+        for i, tokens, source, hypotheses in zip(full, ids, sources, found, strict=True):
+            outputs = [
+                Output(self.tgt_tokenizer.decode(list(h.tokens)), h.score, h.tokens)
+                for h in hypotheses
+            ]
+            cut_from = len(tokens) if len(tokens) > MAX_SOURCE_TOKENS else None
+            results[i] = Translation(tuple(source[:-1]), outputs, cut_from)
+        return results
+
+    @torch.inference_mode()
+    def align(
+        self, translation: Translation, layer: int | None = None, head: int | None = None
+    ) -> Alignment:
+        """Compute the attention of the best output by reading it once more.
+
+        Args:
+            translation: of a line that is not blank.
+            layer: attending layer counted from 1, or the mean of all.
+            head: head counted from 1, or the mean of all.
+
+        Raises:
+            NmtError: if the model has no attention, or no such layer or head.
+        """
+        device = next(self.model.parameters()).device
+        src = torch.tensor([[*translation.src_tokens, EOS]], device=device)
+        written = list(translation.outputs[0].tokens)
+        tgt = torch.tensor([[BOS, *written]], device=device)
+        with self.precision.autocast(device):
+            memory = self.model.encode(src, torch.ones_like(src, dtype=torch.bool))
+            state = self.model.start(memory)
+            layers = self.model.decode(tgt, memory, state, attention=True).attention
+        if not layers:
+            raise NmtError("this architecture has no attention to show or align by")
+        chosen = [_numbered(layers, layer, "--layer")] if layer is not None else list(layers)
+        heads = [weights[0] for weights in chosen]  # each (H, T, S)
+        if head is not None:
+            heads = [_numbered(list(weights), head, "--head").unsqueeze(0) for weights in heads]
+        mean = torch.stack([weights.float().mean(0) for weights in heads]).mean(0)
+        read = list(translation.src_tokens)
+        return Alignment(
+            [*self.src_tokenizer.pieces(read), "</s>"],
+            [*self.tgt_tokenizer.pieces(written), "</s>"],
+            self.src_tokenizer.words(read),
+            self.tgt_tokenizer.words(written),
+            mean.cpu(),
+        )
+
+
+def _numbered(items: Sequence[Tensor], number: int, option: str) -> Tensor:
+    if not 1 <= number <= len(items):
+        raise NmtError(f"{option} {number}: this model has {len(items)}, counted from 1")
+    return items[number - 1]
+
+
+def word_pairs(alignment: Alignment) -> list[tuple[int, int]]:
+    """Link each target word to the source word that it attends to most: pairs (src, tgt).
+
+    Words are those between spaces, counted from 0; the attention of a word is the sum over its
+    pieces.
+    """
+    src_words, tgt_words = alignment.src_words, alignment.tgt_words
+    if not src_words or not tgt_words:
+        return []
+    weights = alignment.weights[: len(tgt_words), : len(src_words)]
+    table = torch.zeros(tgt_words[-1] + 1, src_words[-1] + 1)
+    rows = torch.tensor(tgt_words)[:, None].expand(weights.shape)
+    columns = torch.tensor(src_words).expand(weights.shape)
+    table.index_put_((rows, columns), weights, accumulate=True)
+    return [(int(src), tgt) for tgt, src in enumerate(table.argmax(1).tolist())]
+
+
+def load_model(run: RunFolder, device: torch.device) -> Seq2Seq:
+    """Build the model of a run with its best weights, in eval mode."""
+    config = run.config()
+    arch = architecture(config["arch"])
+    options = parse(arch.options, config["options"], arch.name)
+    model = arch.build(options, Vocabulary(**config["vocab"]))
+    run.load_weights(model)
+    return model.to(device).eval()
+
+
+def load_translator(
+    runs: Sequence[RunFolder], device: torch.device, precision: Precision
+) -> Translator:
+    """Load one run, or several as an ensemble.
+
+    Raises:
+        NmtError: if a run cannot be read, or vocabularies of an ensemble differ.
+    """
+    sides = [run.tokenizers() for run in runs]
+    for side in zip(*sides, strict=True):
+        if not same_vocabulary(side):
+            raise NmtError(
+                f"{runs[0].path} and {runs[-1].path}: an ensemble needs equal vocabularies; "
+                "train the second with --init of the first, or on the same data and settings"
+            )
+    models = [load_model(run, device) for run in runs]
+    model = models[0] if len(models) == 1 else Ensemble(models).to(device).eval()
+    return Translator(model, *sides[0], precision)
