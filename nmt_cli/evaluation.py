@@ -36,10 +36,8 @@ _OTHER_METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
 }
 
 
-class TestSet(NamedTuple):
+class Sample(NamedTuple):
     """What the systems are judged on."""
-
-    __test__ = False
 
     name: str
     sources: list[str]
@@ -139,7 +137,7 @@ class _Scored(NamedTuple):
 
 
 def evaluate(
-    test: TestSet,
+    test: Sample,
     systems: Sequence[SystemOutput],
     bleu: Bleu,
     metrics: Sequence[str] = ("bleu", "chrf"),
@@ -171,17 +169,16 @@ def evaluate(
     groups.append(list(range(len(places))))
     draws = [resamples(len(group)) if group else None for group in groups]
     others = [name for name in metrics if name != "bleu"]
-    baseline: list[_Scored] = []
+    baseline: list[_Scored | None] = [None] * len(groups)
     reports = []
     for system in systems:
         statistics = bleu.statistics(system.hypotheses, test.references)
         scored = [
             _score(group, draw, statistics, system, test, bleu, others, first)
-            for group, draw, first in zip(
-                groups, draws, baseline or [None] * len(groups), strict=True
-            )
+            for group, draw, first in zip(groups, draws, baseline, strict=True)
         ]
-        baseline = baseline or scored
+        if system is systems[0]:
+            baseline = [*scored]
         *cells, overall = [each.cell for each in scored]
         reports.append(SystemReport(system.name, bleu.signature, system.seconds, overall, cells))
     return Report(test.name, split, test.unit, list(test.buckets), reports)
@@ -192,7 +189,7 @@ def _score(
     draws: Any,
     statistics: Floats,
     system: SystemOutput,
-    test: TestSet,
+    test: Sample,
     bleu: Bleu,
     others: Sequence[str],
     first: _Scored | None,

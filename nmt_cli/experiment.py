@@ -22,7 +22,7 @@ from nmt_cli.corpus.pairs import Pair, PairList, Request
 from nmt_cli.corpus.preflight import Limits, preflight
 from nmt_cli.corpus.splits import load_splits
 from nmt_cli.errors import NmtError
-from nmt_cli.evaluation import Report, SystemOutput, TestSet, evaluate
+from nmt_cli.evaluation import Report, Sample, SystemOutput, evaluate
 from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.models import Seq2Seq, Vocabulary, architecture, parameter_count
 from nmt_cli.models.options import parse
@@ -302,7 +302,7 @@ class _Session:
             len(self.tgt_tokenizer),
             self.src_tokenizer is self.tgt_tokenizer,
         )
-        options = parse(self.arch.options, config.options, config.arch)
+        options: Any = parse(self.arch.options, config.options, config.arch)
         self.model = self.arch.build(options, self.vocab).to(self.device)
         batches = TrainingBatches(
             self._ids(self.splits.train.pairs), config.batch_size(), config.seed
@@ -498,7 +498,7 @@ def make_test_set(
     quantiles: int | None = None,
     unit: metrics.Unit | None = None,
     src_tokenizer: Tokenizer | None = None,
-) -> TestSet:
+) -> Sample:
     """Measure the sources of a test set and choose its buckets."""
     sources = [pair.src for pair in pairs.pairs]
     unit = unit or metrics.length_unit(pairs.src_lang)
@@ -509,7 +509,7 @@ def make_test_set(
     else:
         lengths = metrics.text_lengths(sources, unit)
     chosen = metrics.quantile_edges(lengths, quantiles) if quantiles else edges or DEFAULT_EDGES
-    return TestSet(
+    return Sample(
         pairs.name,
         sources,
         [pair.tgt for pair in pairs.pairs],
@@ -522,7 +522,7 @@ def make_test_set(
 def translate_test(
     name: str,
     translator: Translator,
-    test: TestSet,
+    test: Sample,
     options: SearchOptions,
     on_done: Callable[[int], None] | None = None,
 ) -> SystemOutput:

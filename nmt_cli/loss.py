@@ -47,5 +47,5 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) ->
     Returns:
         a scalar in nats, of at least fp32.
     """
-    loss: Tensor = _SmoothedCrossEntropy.apply(logits, targets, smoothing)
+    loss: Tensor = _SmoothedCrossEntropy.apply(logits, targets, smoothing)  # type: ignore[no-untyped-call]
     return loss

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ def base_language(code: str) -> str:
 
 
 def bleu_tokenizer(language: str) -> tuple[str, str | None]:
-    """Choose sacrebleu's tokenizer for a target language, with a warning where it is a makeshift."""
+    """Choose sacrebleu's tokenizer for a language, and a warning where it is a makeshift."""
     base = base_language(language)
     if base in {"zh", "yue", "wuu"}:
         return "zh", None
@@ -88,7 +89,7 @@ class Bleu:
     """Corpus BLEU of one tokenizer and case, from sentence statistics."""
 
     def __init__(self, tokenizer: str, lowercase: bool = False) -> None:
-        from sacrebleu.metrics import BLEU
+        from sacrebleu.metrics.bleu import BLEU
 
         logging.getLogger("sacrebleu").setLevel(logging.ERROR)
         try:
@@ -158,14 +159,14 @@ def compare(scores: Floats, baseline: Floats, difference: float) -> Comparison:
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Corpus chrF (Popovic 2015), by sacrebleu."""
-    from sacrebleu.metrics import CHRF
+    from sacrebleu.metrics.chrf import CHRF
 
     return _corpus(CHRF(), hypotheses, references)
 
 
 def ter(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Corpus translation edit rate (Snover et al. 2006), by sacrebleu; lower is better."""
-    from sacrebleu.metrics import TER
+    from sacrebleu.metrics.ter import TER
 
     return _corpus(TER(), hypotheses, references)
 
@@ -200,7 +201,7 @@ def buckets_of(edges: Sequence[int]) -> list[Bucket]:
     Raises:
         NmtError: if the edges do not rise from at least 1.
     """
-    if not edges or edges[0] < 1 or any(a >= b for a, b in zip(edges, edges[1:], strict=False)):
+    if not edges or edges[0] < 1 or any(a >= b for a, b in pairwise(edges)):
         raise NmtError("--buckets takes rising numbers from 1 on, such as 10,20,30")
     lows = [1, *(edge + 1 for edge in edges)]
     return [Bucket(low, high) for low, high in zip(lows, [*edges, None], strict=True)]

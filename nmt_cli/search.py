@@ -77,7 +77,7 @@ def length_penalty(length: int, alpha: float) -> float:
 
 def best_continuations(totals: Tensor, log_probs: Tensor) -> Candidates:
     """Take the 2 K best of all continuations, so that K stay when K of them end."""
-    B, K, V = log_probs.shape
+    _, K, V = log_probs.shape
     values, flat = (totals.unsqueeze(-1) + log_probs).flatten(1).topk(min(2 * K, K * V), dim=1)
     return Candidates(values, flat // V, flat % V)
 
@@ -86,7 +86,7 @@ def sampler(options: SamplingOptions, generator: torch.Generator) -> Expand:
     """Make an ``Expand`` that draws one continuation for each beam."""
 
     def draw(totals: Tensor, log_probs: Tensor) -> Candidates:
-        B, K, V = log_probs.shape
+        B, K, _ = log_probs.shape
         kept = _truncate(log_probs.flatten(0, 1) / options.temperature, options)
         tokens = torch.multinomial(kept.softmax(-1), 1, generator=generator).view(B, K)
         drawn = totals + log_probs.gather(2, tokens.unsqueeze(-1)).squeeze(-1)
@@ -112,9 +112,10 @@ def _truncate(logits: Tensor, options: SamplingOptions) -> Tensor:
 class _Sentence:
     """The finished hypotheses of one sentence, and when to stop looking for better ones."""
 
-    def __init__(self, options: SearchOptions, limit: int) -> None:
+    def __init__(self, options: SearchOptions, limit: int, sampled: bool) -> None:
         self.options = options
         self.limit = limit
+        self.sampled = sampled
         self.finished: list[Hypothesis] = []
 
     def add(self, tokens: list[int], log_prob: float) -> None:
@@ -122,16 +123,21 @@ class _Sentence:
         self.finished.append(Hypothesis(tuple(tokens), log_prob / penalty, log_prob))
 
     def is_done(self, best_alive: float, length: int) -> bool:
-        """Tell whether K hypotheses are finished, or none alive can still be among the best.
+        """Tell whether the hypotheses wanted are found.
+
+        A beam goes on until nothing alive can still be among them, since a few poor ends must
+        not stop it; greedy search takes its first end, and samples are all drawn to theirs.
 
         Args:
             best_alive: log P of the best hypothesis that goes on; log P only falls.
             length: its tokens so far.
         """
-        if len(self.finished) >= self.options.beam or best_alive == -math.inf:
+        if best_alive == -math.inf:
             return True
-        if len(self.finished) < self.options.n_best:
+        if self.sampled or len(self.finished) < self.options.n_best:
             return False
+        if self.options.beam == 1:
+            return True
         alpha = self.options.length_penalty
         kindest = max(length_penalty(n, alpha) for n in (length + 1, self.limit))
         return self.best()[-1].score >= best_alive / kindest
@@ -163,13 +169,14 @@ def search(
     """
     K = options.beam
     limits = _limits(src_mask, options.max_length)
-    sentences = [_Sentence(options, limit) for limit in limits]
+    sampled = expand is not best_continuations
+    sentences = [_Sentence(options, limit, sampled) for limit in limits]
     active = list(range(len(sentences)))
     memory = model.encode(src, src_mask)
     first = torch.arange(len(active), device=src.device).repeat_interleave(K)
     state = select(model.start(memory, max(limits)), first)
     totals = src.new_zeros((len(active), K), dtype=torch.float32)
-    if expand is best_continuations:
+    if not sampled:
         totals[:, 1:] = -math.inf  # all beams start alike: only the first may branch
     tokens = src.new_full((len(active) * K, 1), BOS)
     written = src.new_empty((len(active), K, 0))

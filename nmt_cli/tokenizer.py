@@ -44,8 +44,10 @@ class TextRule:
         """Normalise one line."""
         if self.lowercase:
             text = text.lower()
-        if self.normalization != "identity":
-            text = unicodedata.normalize(self.normalization.upper(), text)
+        if self.normalization == "nfc":
+            text = unicodedata.normalize("NFC", text)
+        elif self.normalization == "nfkc":
+            text = unicodedata.normalize("NFKC", text)
         return _SPACES.sub(" ", text).strip(" ")
 
 

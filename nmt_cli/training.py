@@ -160,7 +160,7 @@ class Progress:
     """Where training stands: what must be kept, beside weights and optimizer, to go on."""
 
     step: int = 0
-    position: Position = Position(0, 0)
+    position: Position = field(default_factory=lambda: Position(0, 0))
     best: Score | None = None
     stale: int = 0
     """Validations since the best."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -194,7 +194,7 @@ def load_model(run: RunFolder, device: torch.device) -> Seq2Seq:
     """Build the model of a run with its best weights, in eval mode."""
     config = run.config()
     arch = architecture(config["arch"])
-    options = parse(arch.options, config["options"], arch.name)
+    options: Any = parse(arch.options, config["options"], arch.name)
     model = arch.build(options, Vocabulary(**config["vocab"]))
     run.load_weights(model)
     return model.to(device).eval()

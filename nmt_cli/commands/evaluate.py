@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,8 +31,17 @@ from nmt_cli.errors import NmtError
 if TYPE_CHECKING:
     from nmt_cli.corpus.pairs import PairList, Request
     from nmt_cli.display import Screen
-    from nmt_cli.evaluation import Report, SystemOutput, TestSet
+    from nmt_cli.evaluation import Report, Sample, SystemOutput
+    from nmt_cli.metrics import Bleu
     from nmt_cli.runs import RunFolder
+
+
+class LengthUnit(str, Enum):
+    """What a source is measured in."""
+
+    word = "word"
+    token = "token"
+    char = "char"
 
 
 def evaluate(
@@ -61,8 +71,7 @@ def evaluate(
         int | None, typer.Option(min=2, help="So many buckets of about equal size instead.")
     ] = None,
     unit: Annotated[
-        str | None,
-        typer.Option(help="Unit of length: word, token or char.  [default: by language]"),
+        LengthUnit | None, typer.Option(help="Unit of source length.  [default: by language]")
     ] = None,
     metrics: Annotated[str, typer.Option(help="Out of bleu, chrf, ter, exact.")] = "bleu,chrf",
     bleu_tokenize: Annotated[
@@ -122,8 +131,8 @@ def evaluate(
         pairs,
         edges=parse_numbers(buckets, "--buckets") if buckets else None,
         quantiles=quantiles,
-        unit=_unit(unit),
-        src_tokenizer=runs[0][1].tokenizers()[0] if runs and unit == "token" else None,
+        unit=unit.value if unit else None,
+        src_tokenizer=runs[0][1].tokenizers()[0] if runs and unit is LengthUnit.token else None,
     )
     bleu = _bleu(bleu_tokenize, pairs.tgt_lang, runs, screen)
     _warn_of_leaks(runs, pairs, screen)
@@ -170,12 +179,6 @@ def _check_names(names: list[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise NmtError(f"two systems are called {twice[0]!r}; name them apart, as NAME=PATH")
-
-
-def _unit(unit: str | None) -> str | None:
-    if unit not in {None, "word", "token", "char"}:
-        raise NmtError(f"--unit {unit}: must be word, token or char")
-    return unit
 
 
 def _test_pairs(
@@ -259,7 +262,7 @@ def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
 
 def _bleu(
     forced: str | None, tgt_lang: str, runs: list[tuple[str, RunFolder]], screen: Screen
-) -> object:
+) -> Bleu:
     from nmt_cli.metrics import Bleu, bleu_tokenizer
 
     wanted, warning = bleu_tokenizer(tgt_lang)
@@ -285,7 +288,7 @@ def _warn_of_leaks(runs: list[tuple[str, RunFolder]], pairs: PairList, screen: S
 def _translate(
     name: str,
     run: RunFolder,
-    test: TestSet,
+    test: Sample,
     beam: int,
     length_penalty: float,
     device: str,
@@ -319,7 +322,7 @@ def _read_output(name: str, path: Path, request: Request) -> SystemOutput:
 
 def _write(
     report: Report,
-    test: TestSet,
+    test: Sample,
     systems: list[SystemOutput],
     json_file: str | None,
     csv_file: Path | None,
@@ -368,9 +371,9 @@ def _as_csv(report: Report) -> str:
     return text.getvalue()
 
 
-def _worst(test: TestSet, systems: list[SystemOutput], tokenizer: str, count: int) -> str:
+def _worst(test: Sample, systems: list[SystemOutput], tokenizer: str, count: int) -> str:
     """Lay out the sentences on which the first two systems differ most in sentence chrF."""
-    from sacrebleu.metrics import CHRF
+    from sacrebleu.metrics.chrf import CHRF
 
     if len(systems) < 2:
         raise NmtError("--worst compares two systems; only one was given")

@@ -32,7 +32,7 @@ class EncodingErrors(str, Enum):
     """What happens to a byte that is not UTF-8."""
 
     strict = "strict"
-    replace = "replace"
+    replace = "replace"  # type: ignore[assignment]  # hides str.replace, which nobody calls
 
 
 SrcLang = Annotated[

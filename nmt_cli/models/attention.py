@@ -16,8 +16,36 @@ from torch import Tensor, nn
 ScoreName = Literal["bahdanau", "luong-dot", "luong-general", "luong-concat"]
 
 
-class AdditiveScore(nn.Module):
-    """score(s, h) = v . tanh(W s + U h), with U h computed once per sentence.
+class Score(nn.Module):
+    """How well each memory position answers each query; the part of the keys is prepared once."""
+
+    def keys(self, values: Tensor) -> Tensor:
+        """Prepare memory (B, S, D) for scoring."""
+        return values
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Score queries (B, T, D) against keys (B, S, D): (B, T, S)."""
+        return query @ keys.transpose(1, 2)
+
+
+class DotScore(Score):
+    """score(s, h) = s . h."""
+
+
+class GeneralScore(Score):
+    """score(s, h) = s . W h."""
+
+    def __init__(self, d_query: int, d_memory: int) -> None:
+        super().__init__()
+        self.memory = nn.Linear(d_memory, d_query, bias=False)
+
+    def keys(self, values: Tensor) -> Tensor:
+        """Compute W h."""
+        return self.memory(values)
+
+
+class AdditiveScore(Score):
+    """score(s, h) = v . tanh(W s + U h).
 
     Luong's concat, v . tanh(W [s; h]), is the same function with W and U side by side.
     """
@@ -29,44 +57,16 @@ class AdditiveScore(nn.Module):
         self.energy = nn.Linear(d_query, 1, bias=False)
 
     def keys(self, values: Tensor) -> Tensor:
-        """Prepare memory (B, S, D) for scoring."""
+        """Compute U h."""
         return self.memory(values)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Score queries (B, T, D) against keys (B, S, D): (B, T, S)."""
+        """Give v . tanh of every sum of a query and a key."""
         sums = self.query(query).unsqueeze(2) + keys.unsqueeze(1)  # (B, T, S, D)
         return self.energy(torch.tanh(sums)).squeeze(-1)
 
 
-class DotScore(nn.Module):
-    """score(s, h) = s . h."""
-
-    def keys(self, values: Tensor) -> Tensor:
-        """Prepare memory (B, S, D) for scoring."""
-        return values
-
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Score queries (B, T, D) against keys (B, S, D): (B, T, S)."""
-        return query @ keys.transpose(1, 2)
-
-
-class GeneralScore(nn.Module):
-    """score(s, h) = s . W h, with W h computed once per sentence."""
-
-    def __init__(self, d_query: int, d_memory: int) -> None:
-        super().__init__()
-        self.memory = nn.Linear(d_memory, d_query, bias=False)
-
-    def keys(self, values: Tensor) -> Tensor:
-        """Prepare memory (B, S, D) for scoring."""
-        return self.memory(values)
-
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Score queries (B, T, D) against keys (B, S, D): (B, T, S)."""
-        return query @ keys.transpose(1, 2)
-
-
-def make_score(name: ScoreName, d_query: int, d_memory: int) -> nn.Module:
+def make_score(name: ScoreName, d_query: int, d_memory: int) -> Score:
     """Build a score function by its name."""
     if name == "luong-dot":
         return DotScore()
@@ -82,7 +82,7 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def attend(
-    score: nn.Module, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor
+    score: Score, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Average the values by how well their keys score with each query.
 

@@ -52,5 +52,10 @@ class Ensemble(Seq2Seq):
     def project(self, hidden: Tensor) -> Tensor:
         """Average the members' log-probabilities: (..., V)."""
         parts = zip(self._models(), hidden.split(self._widths, dim=-1), strict=True)
-        log_probs = [member.project(part).float().log_softmax(-1) for member, part in parts]
+        log_probs = [_log_probs(member.project(part)) for member, part in parts]
         return torch.stack(log_probs).mean(0)
+
+
+def _log_probs(logits: Tensor) -> Tensor:
+    """Normalise in at least fp32."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)

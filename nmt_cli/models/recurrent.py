@@ -12,7 +12,7 @@ both may share weights (Press & Wolf 2017).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -77,19 +77,6 @@ class LstmAttentionOptions(LstmOptions):
         )
 
 
-class DirectedLstm(nn.Module):
-    """One LSTM layer over a padded batch, forwards or backwards within each row's length."""
-
-    def __init__(self, d_input: int, d_state: int) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(d_input, d_state, batch_first=True)
-        initialise_lstm(self.lstm)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Run over x (B, S, D_in): (B, S, D)."""
-        return cast(Tensor, self.lstm(x)[0])
-
-
 class Encoder(nn.Module):
     """Stacked LSTM layers that never read padding."""
 
@@ -97,13 +84,10 @@ class Encoder(nn.Module):
         super().__init__()
         directions = 2 if options.bidirectional else 1
         widths = [options.d_embed] + [options.d_model] * (options.layers - 1)
-        self.forwards = nn.ModuleList(
-            DirectedLstm(width, options.d_model // directions) for width in widths
-        )
+        d_state = options.d_model // directions
+        self.forwards = nn.ModuleList(lstm_layer(width, d_state) for width in widths)
         self.backwards = nn.ModuleList(
-            DirectedLstm(width, options.d_model // directions)
-            for width in widths
-            if options.bidirectional
+            lstm_layer(width, d_state) for width in widths if options.bidirectional
         )
         self.reverse_source = options.reverse_source
         self.dropout = Dropout(options.dropout)
@@ -118,10 +102,10 @@ class Encoder(nn.Module):
         for layer, forwards in enumerate(self.forwards):
             if layer > 0:
                 x = self.dropout(x)
-            outputs = [forwards(x)]
+            outputs = [forwards(x)[0]]
             ends = [take(outputs[0], last)]
             if len(self.backwards) > 0:
-                flipped = self.backwards[layer](take(x, flip))
+                flipped, _ = self.backwards[layer](take(x, flip))
                 outputs.append(take(flipped, flip))
                 ends.append(take(flipped, last))
             x = torch.cat(outputs, dim=-1)
@@ -135,11 +119,7 @@ class DecoderStack(nn.Module):
     def __init__(self, options: LstmOptions) -> None:
         super().__init__()
         widths = [options.d_embed] + [options.d_model] * (options.layers - 1)
-        self.layers = nn.ModuleList(
-            nn.LSTM(width, options.d_model, batch_first=True) for width in widths
-        )
-        for layer in self.layers:
-            initialise_lstm(cast(nn.LSTM, layer))
+        self.layers = nn.ModuleList(lstm_layer(width, options.d_model) for width in widths)
         self.dropout = Dropout(options.dropout)
 
     def forward(self, x: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
@@ -214,11 +194,13 @@ def set_forget_bias(bias: Tensor) -> None:
         i_f_g_o[1].fill_(1.0)
 
 
-def initialise_lstm(lstm: nn.LSTM) -> None:
-    """Give the two biases of an ``nn.LSTM`` layer, which add up, a forget gate of 1."""
-    set_forget_bias(lstm.bias_ih_l0)
+def lstm_layer(d_input: int, d_state: int) -> nn.LSTM:
+    """Make one layer; its two biases, which add up, open the forget gates."""
+    lstm = nn.LSTM(d_input, d_state, batch_first=True)
+    set_forget_bias(cast(Tensor, lstm.bias_ih_l0))
     with torch.no_grad():
-        lstm.bias_hh_l0.zero_()
+        cast(Tensor, lstm.bias_hh_l0).zero_()
+    return lstm
 
 
 def full_precision(x: Tensor) -> Tensor:
@@ -425,7 +407,7 @@ _SIZES = {
     "base": {"d_model": 1024, "d_embed": 512, "layers": 2},
 }
 
-_SMALL_LAYERS = ({}, {"layers": 2}, {"bidirectional": False}, {"tied": False})
+_SHAPES: tuple[dict[str, Any], ...] = ({}, {"layers": 2}, {"bidirectional": False}, {"tied": False})
 
 register(
     Architecture(
@@ -436,7 +418,7 @@ register(
         build=FixedVectorLstm,
         recipe=Recipe(lr=2e-3, warmup=200),
         sizes=_SIZES,
-        variants=(*_SMALL_LAYERS, {"reverse_source": True, "bidirectional": False}),
+        variants=(*_SHAPES, {"reverse_source": True, "bidirectional": False}),
     )
 )
 register(
@@ -450,7 +432,7 @@ register(
         recipe=Recipe(lr=2e-3, warmup=200),
         sizes=_SIZES,
         variants=(
-            *_SMALL_LAYERS,
+            *_SHAPES,
             {"attention": "luong-dot"},
             {"attention": "luong-concat"},
             {"attention": "luong-general", "input_feeding": True},

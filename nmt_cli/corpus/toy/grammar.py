@@ -44,6 +44,9 @@ _PLAIN_TENSES: tuple[Tense, ...] = ("present", "past")
 _TENSES: tuple[Tense, ...] = (
     *(("present",) * 6), *(("past",) * 7), "future", "future", "can", "must", "should", "want",
 )  # fmt: skip
+_OBJECT_DETERMINERS = ("the", "the", "the", "the", "a", "a", "a", "no", "this")
+_SUBJECT_DETERMINERS = (*_OBJECT_DETERMINERS, "every")
+_PLURAL_DETERMINERS = ("the", "the", "the", "", "these", "some", "many", "all", "both")
 _ABSTRACT = frozenset({
     "new", "good", "bad", "important", "interesting", "boring", "strange", "wonderful",
     "terrible", "simple", "perfect", "long",
@@ -356,10 +359,10 @@ class Grammar:
             return tree._replace(content=content)
         if frame == "inf":
             return tree._replace(infinitive=self._infinitive(tree.subject, richness))
-        purposeful = closed and not tree.place and not _ends_in_clause(tree)
-        if frame == "motion" and purposeful and not _is_animal(tree.subject):
-            if (tree.time is None or tree.time_first) and dice.chance(0.4 * richness):
-                return tree._replace(purpose=self._infinitive(tree.subject, richness))
+        ends_here = closed and (tree.time is None or tree.time_first)
+        purposeful = frame == "motion" and ends_here and not _is_animal(tree.subject)
+        if purposeful and dice.chance(0.4 * richness):
+            return tree._replace(purpose=self._infinitive(tree.subject, richness))
         return tree
 
     def _infinitive(self, subject: Nominal, richness: float) -> Clause:
@@ -465,9 +468,8 @@ class Grammar:
         if dice.chance(0.12):
             return dice.pick(_POSSESSIVES)
         if plural:
-            return dice.pick(("the", "the", "the", "", "these", "some", "many", "all", "both"))
-        rare = ("every", "no", "this") if as_subject else ("no", "this")
-        return dice.pick(("the", "the", "the", "the", "a", "a", "a", *rare))
+            return dice.pick(_PLURAL_DETERMINERS)
+        return dice.pick(_SUBJECT_DETERMINERS if as_subject else _OBJECT_DETERMINERS)
 
     def _dress(self, noun: Noun, determiner: str, richness: float, plural: bool) -> NounPhrase:
         """Add adjectives to a noun."""
@@ -498,9 +500,8 @@ class Grammar:
     def _other_pronoun(self, subject: Nominal) -> Pronoun:
         """Draw an object pronoun that cannot be the subject itself."""
         first = {"I", "we"}
-        taken = {subject.word} if isinstance(subject, Pronoun) else set()
-        if taken & first:
-            taken = first
+        word = subject.word if isinstance(subject, Pronoun) else ""
+        taken = first if word in first else {word}
         return self.dice.pick([each for each in _PRONOUNS if each.word not in taken])
 
     def _with_relative(self, head: NounPhrase, richness: float, tense: Tense) -> NounPhrase:

@@ -1,0 +1,251 @@
+"""Agreement with independent implementations: torch's own modules and the papers' equations."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from nmt_cli.models import Vocabulary, architecture
+from nmt_cli.models.attention import make_score, scaled_dot_weights
+from nmt_cli.models.dropout import Dropout, scaled_mask
+from nmt_cli.models.recurrent import Encoder, LstmOptions, flip_index, lstm_cell
+from nmt_cli.models.transformer import Transformer, TransformerOptions, sinusoid
+
+CLOSE = {"rtol": 0.0, "atol": 1e-10}
+V = 17
+
+
+def mask_of(lengths, longest):
+    return torch.arange(longest) < torch.tensor(lengths)[:, None]
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_bidirectional_encoder_equals_torchs_on_packed_sequences(layers):
+    options = LstmOptions(d_model=10, d_embed=6, layers=layers, dropout=0.0)
+    ours = Encoder(options).double()
+    theirs = nn.LSTM(6, 5, layers, bidirectional=True, batch_first=True).double()
+    with torch.no_grad():
+        for layer in range(layers):
+            for suffix, stack in (("", ours.forwards), ("_reverse", ours.backwards)):
+                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                    source = getattr(stack[layer], f"{name}_l0")
+                    getattr(theirs, f"{name}_l{layer}{suffix}").copy_(source)
+    lengths = [7, 1, 4]
+    x = torch.randn(3, 7, 6, dtype=torch.float64)
+    outputs, final = ours(x, mask_of(lengths, 7))
+    packed = pack_padded_sequence(x, torch.tensor(lengths), True, enforce_sorted=False)
+    expected, (hidden, _) = theirs(packed)
+    expected, _ = pad_packed_sequence(expected, batch_first=True)
+    mask = mask_of(lengths, 7)
+    torch.testing.assert_close(outputs[mask], expected[mask], **CLOSE)
+    torch.testing.assert_close(final, torch.cat([hidden[-2], hidden[-1]], -1), **CLOSE)
+
+
+def test_reversing_the_source_reads_it_backwards_within_its_length():
+    options = LstmOptions(d_model=4, d_embed=3, bidirectional=False, dropout=0.0)
+    plain = Encoder(options).double()
+    backwards = Encoder(LstmOptions(**{**vars(options), "reverse_source": True})).double()
+    backwards.load_state_dict(plain.state_dict())
+    x = torch.randn(1, 4, 3, dtype=torch.float64)
+    mask = mask_of([3], 4)
+    turned = torch.cat([x[:, :3].flip(1), x[:, 3:]], 1)
+    torch.testing.assert_close(backwards(x, mask)[1], plain(turned, mask)[1], **CLOSE)
+    assert flip_index(mask).tolist() == [[2, 1, 0, 3]]
+
+
+def test_lstm_cell_equals_torchs():
+    theirs = nn.LSTMCell(5, 4).double()
+    x, h, c = (torch.randn(3, n, dtype=torch.float64) for n in (5, 4, 4))
+    gates = x @ theirs.weight_ih.T + theirs.bias_ih + h @ theirs.weight_hh.T + theirs.bias_hh
+    for ours, expected in zip(lstm_cell(gates, c), theirs(x, (h, c)), strict=True):
+        torch.testing.assert_close(ours, expected, **CLOSE)
+
+
+def build(name, **options):
+    arch = architecture(name)
+    model = arch.build(
+        arch.options(d_model=6, d_embed=4, dropout=0.0, **options), Vocabulary(V, V, True)
+    )
+    return model.double().eval()
+
+
+def naive_score(kind, score, s, h):
+    """Score one decoder state against one memory vector, by the paper's formula."""
+    if kind == "luong-dot":
+        return s @ h
+    if kind == "luong-general":
+        return s @ (score.memory.weight @ h)
+    W = torch.cat([score.query.weight, score.memory.weight], 1)
+    return score.energy.weight[0] @ torch.tanh(W @ torch.cat([s, h]) + score.memory.bias)
+
+
+def naive_context(kind, score, s, values, length):
+    energies = torch.stack([naive_score(kind, score, s, values[j]) for j in range(length)])
+    weights = (energies - energies.max()).exp()
+    weights = weights / weights.sum()
+    return sum(w * values[j] for j, w in enumerate(weights)), weights
+
+
+def naive_cell(x, h, c, W, bias):
+    i, f, g, o = (W @ torch.cat([x, h]) + bias).chunk(4)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+@pytest.mark.parametrize("kind", ["luong-dot", "luong-general", "luong-concat"])
+@pytest.mark.parametrize("input_feeding", [False, True])
+def test_luong_equals_a_loop_over_the_paper(kind, input_feeding):
+    """Luong et al. 2015, equations 5 to 8 and section 3.3."""
+    model = build("lstm-attn", attention=kind, input_feeding=input_feeding)
+    src, length = torch.randint(4, V, (1, 5)), 4
+    tgt = torch.randint(4, V, (1, 3))
+    memory = model.encode(src, mask_of([length], 5))
+    decoded = model.decode(tgt, memory, model.start(memory), attention=True)
+    values, (h, c) = memory[1][0], (part[0, 0] for part in model.start(memory)[:2])
+    feed = torch.zeros(4, dtype=torch.float64)
+    for t in range(3):
+        x = model.tgt_embedding.weight[tgt[0, t]] * math.sqrt(4)
+        if input_feeding:
+            W = torch.cat([model.decoder.embedded.weight, model.decoder.first.weight], 1)
+            h, c = naive_cell(torch.cat([x, feed]), h, c, W, model.decoder.embedded.bias)
+        else:
+            lstm = model.decoder.layers[0]
+            W = torch.cat([lstm.weight_ih_l0, lstm.weight_hh_l0], 1)
+            h, c = naive_cell(x, h, c, W, lstm.bias_ih_l0 + lstm.bias_hh_l0)
+        context, weights = naive_context(kind, model.score, h, values, length)
+        feed = torch.tanh(
+            model.readout.weight @ torch.cat([context, h]) + model.readout.bias
+        )
+        torch.testing.assert_close(decoded.hidden[0, t], feed, **CLOSE)
+        torch.testing.assert_close(decoded.attention[0][0, 0, t, :length], weights, **CLOSE)
+
+
+def test_bahdanau_equals_a_loop_over_the_paper():
+    """Bahdanau et al. 2015, appendix A.2.2: attend with s of the step before, then recur."""
+    model = build("lstm-attn", attention="bahdanau")
+    src, length = torch.randint(4, V, (1, 5)), 5
+    tgt = torch.randint(4, V, (1, 3))
+    memory = model.encode(src, mask_of([length], 5))
+    decoded = model.decode(tgt, memory, model.start(memory), attention=True)
+    values, (h, c) = memory[1][0], (part[0, 0] for part in model.start(memory))
+    W = torch.cat([model.decoder.embedded.weight, model.decoder.first.weight], 1)
+    for t in range(3):
+        x = model.tgt_embedding.weight[tgt[0, t]] * math.sqrt(4)
+        context, weights = naive_context("bahdanau", model.score, h, values, length)
+        h, c = naive_cell(torch.cat([x, context]), h, c, W, model.decoder.embedded.bias)
+        out = torch.tanh(
+            model.readout.weight @ torch.cat([context, h, x]) + model.readout.bias
+        )
+        torch.testing.assert_close(decoded.hidden[0, t], out, **CLOSE)
+        torch.testing.assert_close(decoded.attention[0][0, 0, t], weights, **CLOSE)
+
+
+def copy_attention(ours, theirs):
+    """Copy the weights of one of our attention layers from ``nn.MultiheadAttention``."""
+    D = theirs.embed_dim
+    if hasattr(ours, "qkv"):
+        ours.qkv.weight.copy_(theirs.in_proj_weight)
+        ours.qkv.bias.copy_(theirs.in_proj_bias)
+    else:
+        ours.query.weight.copy_(theirs.in_proj_weight[:D])
+        ours.query.bias.copy_(theirs.in_proj_bias[:D])
+        ours.key_value.weight.copy_(theirs.in_proj_weight[D:])
+        ours.key_value.bias.copy_(theirs.in_proj_bias[D:])
+    ours.out.load_state_dict(theirs.out_proj.state_dict())
+
+
+def copy_rest(ours, theirs, norms):
+    ours.ffn.inner.load_state_dict(theirs.linear1.state_dict())
+    ours.ffn.outer.load_state_dict(theirs.linear2.state_dict())
+    for mine, name in zip(norms, ("norm1", "norm2", "norm3"), strict=False):
+        mine.norm.load_state_dict(getattr(theirs, name).state_dict())
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_the_transformer_equals_torchs_with_copied_weights(norm):
+    D, H, F = 8, 2, 12
+    torch.manual_seed(3)
+    theirs = nn.Transformer(
+        D, H, 2, 2, F, dropout=0.0, batch_first=True, norm_first=norm == "pre"
+    ).double().eval()
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    if norm == "post":  # torch adds a last norm in either case, the paper has none
+        theirs.encoder.norm, theirs.decoder.norm = None, None
+    options = TransformerOptions(
+        d_model=D, heads=H, d_ffn=F, encoder_layers=2, decoder_layers=2, norm=norm, dropout=0.0
+    )
+    ours = Transformer(options, Vocabulary(V, V, True)).double().eval()
+    with torch.no_grad():
+        for mine, other in zip(ours.encoder, theirs.encoder.layers, strict=True):
+            copy_attention(mine.attention, other.self_attn)
+            copy_rest(mine, other, (mine.around_attention, mine.around_ffn))
+        for mine, other in zip(ours.decoder, theirs.decoder.layers, strict=True):
+            copy_attention(mine.attention, other.self_attn)
+            copy_attention(mine.cross, other.multihead_attn)
+            copy_rest(mine, other, (mine.around_attention, mine.around_cross, mine.around_ffn))
+        if norm == "pre":
+            ours.encoder_norm.load_state_dict(theirs.encoder.norm.state_dict())
+            ours.decoder_norm.load_state_dict(theirs.decoder.norm.state_dict())
+    src, tgt = torch.randint(4, V, (3, 6)), torch.randint(4, V, (3, 5))
+    mask = mask_of([6, 2, 4], 6)
+    memory = ours.encode(src, mask)
+    hidden = ours.decode(tgt, memory, ours.start(memory)).hidden
+
+    def embed(tokens):
+        positions = sinusoid(torch.arange(tokens.shape[1]), D).double()
+        return ours.tgt_embedding.weight[tokens] * math.sqrt(D) + positions
+
+    expected = theirs(
+        embed(src),
+        embed(tgt),
+        tgt_mask=torch.ones(5, 5, dtype=torch.bool).triu(1),
+        src_key_padding_mask=~mask,
+        memory_key_padding_mask=~mask,
+    )
+    torch.testing.assert_close(hidden, expected, **CLOSE)
+
+
+def test_sinusoids_are_those_of_section_3_5():
+    positions = sinusoid(torch.tensor([0, 3, 250]), 6)
+    for row, pos in enumerate((0, 3, 250)):
+        for i in range(3):
+            angle = pos / 10000 ** (2 * i / 6)
+            assert positions[row, 2 * i] == pytest.approx(math.sin(angle), abs=1e-4)
+            assert positions[row, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-4)
+
+
+def test_scaled_dot_weights_equal_torchs_attention():
+    q, k, v = (torch.randn(2, 3, n, 4, dtype=torch.float64) for n in (5, 6, 6))
+    mask = mask_of([6, 2], 6)[:, None, None, :]
+    expected = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    torch.testing.assert_close(scaled_dot_weights(q, k, mask) @ v, expected, **CLOSE)
+
+
+def test_concat_scores_with_one_matrix_over_both():
+    score = make_score("luong-concat", 4, 4).double()
+    s, h = torch.randn(1, 1, 4).double(), torch.randn(1, 3, 4).double()
+    scores = score(s, score.keys(h))[0, 0]
+    for j in range(3):
+        expected = naive_score("luong-concat", score, s[0, 0], h[0, j])
+        torch.testing.assert_close(scores[j], expected, **CLOSE)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+def test_dropout_keeps_the_stated_share_and_the_mean(p):
+    x = torch.ones(1000, 1003)
+    mask = scaled_mask(x, p)
+    dropped = (mask == 0).float().mean().item()
+    assert dropped == pytest.approx(p, abs=2e-3)
+    assert mask.max().item() == pytest.approx(1 / (1 - p), rel=1e-4)
+    assert mask.mean().item() == pytest.approx(1.0, abs=5e-3)
+    lanes = (mask.flatten()[: 4 * 250_000].view(-1, 4) == 0).float().mean(0)
+    torch.testing.assert_close(lanes, torch.full((4,), p), rtol=0, atol=4e-3)
+
+
+def test_dropout_does_nothing_when_evaluating():
+    x = torch.randn(3, 4)
+    assert Dropout(0.5).eval()(x) is x

@@ -1,0 +1,179 @@
+import itertools
+import math
+
+import pytest
+import torch
+
+from nmt_cli.batches import pad
+from nmt_cli.models import Vocabulary, architectures
+from nmt_cli.models.base import Decoded, Seq2Seq
+from nmt_cli.search import (
+    SamplingOptions,
+    SearchOptions,
+    length_penalty,
+    sampler,
+    search,
+)
+from nmt_cli.tokenizer import BOS, EOS, PAD, UNK
+
+V = 7
+WORDS = range(EOS + 1, V)
+
+
+class Table(Seq2Seq):
+    """A model that is a table of logits: of the last two tokens and the first source token."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.table = torch.randn(V, V, V, V, generator=generator, dtype=torch.float64) * 2
+
+    def encode(self, src, src_mask):
+        return (src[:, 0],)
+
+    def start(self, memory, max_length=None):
+        return (torch.zeros_like(memory[0]),)
+
+    def decode(self, tokens, memory, state, *, attention=False):
+        first = memory[0].repeat_interleave(tokens.shape[0] // memory[0].shape[0])
+        before = torch.cat([state[0][:, None], tokens[:, :-1]], 1)
+        return Decoded(self.table[first[:, None], before, tokens], (tokens[:, -1],), ())
+
+    def project(self, hidden):
+        return hidden
+
+    def log_prob(self, first: int, tokens: tuple[int, ...]) -> float:
+        total, before, last = 0.0, 0, BOS
+        for token in (*tokens, EOS):
+            total += float(self.table[first, before, last].log_softmax(-1)[token])
+            before, last = last, token
+        return total
+
+
+def brute_force(model: Table, first: int, longest: int, alpha: float):
+    """Score every sequence of at most ``longest`` tokens, EOS included."""
+    everything = [
+        (model.log_prob(first, tokens) / length_penalty(len(tokens) + 1, alpha), tokens)
+        for length in range(longest)
+        for tokens in itertools.product(WORDS, repeat=length)
+    ]
+    return sorted(everything, reverse=True)
+
+
+def sources(*firsts: int):
+    return pad([[first, EOS] for first in firsts])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5, -0.5])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_wide_beam_finds_what_brute_force_finds(seed, alpha):
+    model = Table(seed)
+    options = SearchOptions(beam=100, n_best=4, length_penalty=alpha, max_length=4)
+    found = search(model, *sources(4, 5), options)
+    for first, hypotheses in zip((4, 5), found, strict=True):
+        expected = brute_force(model, first, 4, alpha)[:4]
+        assert [h.tokens for h in hypotheses] == [tokens for _, tokens in expected]
+        for hypothesis, (score, tokens) in zip(hypotheses, expected, strict=True):
+            assert hypothesis.score == pytest.approx(score, abs=1e-5)
+            assert hypothesis.log_prob == pytest.approx(model.log_prob(first, tokens), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_greedy_takes_the_likeliest_token_at_each_step(seed):
+    model = Table(seed)
+    before, last, expected = 0, BOS, []
+    while len(expected) < 9:
+        row = model.table[4, before, last].clone()
+        row[[PAD, UNK, BOS]] = -math.inf
+        token = int(row.argmax())
+        if token == EOS:
+            break
+        expected.append(token)
+        before, last = last, token
+    found = search(model, *sources(4), SearchOptions(beam=1, max_length=10))
+    assert list(found[0][0].tokens) == expected
+
+
+def test_control_tokens_are_never_written():
+    model = Table(0)
+    model.table[..., [PAD, UNK, BOS]] += 50
+    for hypotheses in search(model, *sources(4, 5, 6), SearchOptions(beam=4, n_best=4)):
+        assert all(token > EOS for h in hypotheses for token in h.tokens)
+
+
+def test_a_sentence_in_a_batch_is_translated_as_alone():
+    model = Table(1)
+    options = SearchOptions(beam=3, n_best=3)
+    together = search(model, *sources(4, 5, 6, 4), options)
+    for first, hypotheses in zip((4, 5, 6, 4), together, strict=True):
+        alone = search(model, *sources(first), options)[0]
+        assert [h.tokens for h in hypotheses] == [h.tokens for h in alone]
+
+
+def test_max_length_counts_the_end_and_is_kept():
+    model = Table(2)
+    model.table[..., EOS] -= 50
+    found = search(model, *sources(4), SearchOptions(beam=2, max_length=5))
+    assert len(found[0][0].tokens) == 4
+
+
+def test_every_back_end_gives_the_same_at_any_batch_size():
+    for arch in architectures():
+        torch.manual_seed(2)
+        small = arch.sizes["tiny"]
+        model = arch.build(arch.options(**small), Vocabulary(30, 30, True)).eval()
+        for parameter in model.parameters():
+            parameter.data.mul_(2.0)
+        rows = [torch.randint(4, 30, (n,)).tolist() + [EOS] for n in (3, 9, 1, 5, 6)]
+        options = SearchOptions(beam=4, n_best=2, max_length=12)
+        together = search(model, *pad(rows), options)
+        for row, hypotheses in zip(rows, together, strict=True):
+            alone = search(model, *pad([row]), options)[0]
+            assert [h.tokens for h in alone] == [h.tokens for h in hypotheses]
+            for a, b in zip(alone, hypotheses, strict=True):
+                assert a.score == pytest.approx(b.score, abs=1e-4)
+
+
+def test_the_score_of_a_hypothesis_is_that_of_teacher_forcing():
+    arch = architectures()[0]
+    torch.manual_seed(3)
+    model = arch.build(arch.options(**arch.sizes["tiny"]), Vocabulary(30, 30, True)).eval()
+    src, mask = pad([[5, 6, 7, EOS]])
+    best = search(model, src, mask, SearchOptions(beam=3, max_length=8))[0][0]
+    tgt = torch.tensor([[BOS, *best.tokens, EOS]])
+    memory = model.encode(src, mask)
+    logits = model.project(model.decode(tgt[:, :-1], memory, model.start(memory)).hidden)
+    log_probs = logits.log_softmax(-1).gather(2, tgt[:, 1:, None]).sum().item()
+    assert best.log_prob == pytest.approx(log_probs, abs=1e-4)
+    assert best.score == pytest.approx(
+        log_probs / ((5 + len(best.tokens) + 1) / 6) ** 0.6, abs=1e-4
+    )
+
+
+def test_samples_follow_the_model():
+    model = Table(4)
+    expand = sampler(SamplingOptions(), torch.Generator().manual_seed(0))
+    draws = search(
+        model, *sources(4), SearchOptions(beam=4000, n_best=4000, max_length=30), expand
+    )[0]
+    share = sum(h.tokens == () for h in draws) / len(draws)
+    allowed = model.table[4, 0, BOS, EOS:].softmax(-1)
+    assert share == pytest.approx(float(allowed[0]), abs=0.03)
+
+
+def test_top_k_of_one_samples_greedily():
+    model = Table(5)
+    expand = sampler(SamplingOptions(top_k=1), torch.Generator().manual_seed(0))
+    drawn = search(model, *sources(4), SearchOptions(beam=3, n_best=3, max_length=9), expand)[0]
+    greedy = search(model, *sources(4), SearchOptions(beam=1, max_length=9))[0][0]
+    assert {h.tokens for h in drawn} == {greedy.tokens}
+
+
+def test_top_p_keeps_the_nucleus_alone():
+    model = Table(6)
+    model.table[4, 0, BOS] = torch.tensor([0, 0, 0, -9, 3.0, 2.9, -9]).double()
+    expand = sampler(SamplingOptions(top_p=0.3), torch.Generator().manual_seed(0))
+    draws = search(
+        model, *sources(4), SearchOptions(beam=50, n_best=50, max_length=3), expand
+    )[0]
+    assert {h.tokens[0] for h in draws} == {4}
