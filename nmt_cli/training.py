@@ -125,6 +125,14 @@ def learning_rate(step: int, options: TrainingOptions) -> float:
     return options.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
+def averaged_weights(validations: int, most: int) -> int:
+    """Give how many of the last weights are averaged: ``most``, but a quarter of all at first.
+
+    Early weights are far from where training will end, and would only drag the mean back.
+    """
+    return max(1, min(most, validations // 4))
+
+
 def target_hidden(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
     """Run teacher forcing: hidden states (N, D) and targets (N,) of the real target positions."""
     memory = model.encode(batch.src, batch.src_mask)
@@ -142,7 +150,7 @@ def backward(model: Seq2Seq, batch: Batch, smoothing: float, scale: float | Tens
     hidden, targets = target_hidden(model, batch)
     detached = hidden.detach()
     gradients = torch.empty_like(detached)
-    total = torch.zeros((), device=hidden.device)
+    total = torch.zeros((), device=hidden.device, dtype=torch.float32)
     for begin in range(0, len(targets), LOSS_ROWS):
         rows = slice(begin, begin + LOSS_ROWS)
         part = detached[rows].requires_grad_()
@@ -150,7 +158,7 @@ def backward(model: Seq2Seq, batch: Batch, smoothing: float, scale: float | Tens
         (loss * scale).backward()
         assert part.grad is not None
         gradients[rows] = part.grad
-        total += loss.detach()
+        total = total + loss.detach()
     hidden.backward(gradients)
     return total
 
@@ -164,6 +172,7 @@ class Progress:
     best: Score | None = None
     stale: int = 0
     """Validations since the best."""
+    validations: int = 0
     hopeless: int = 0
     """Steps in a row whose loss was absurdly high."""
     seconds: float = 0.0
@@ -317,8 +326,9 @@ class Trainer:
     def _validation(self) -> Validated:
         progress, began = self.progress, time.perf_counter()
         current = _copy_of(self.model)
+        progress.validations += 1
         progress.window.append(current)
-        while len(progress.window) > max(self.options.average, 1):
+        while len(progress.window) > averaged_weights(progress.validations, self.options.average):
             progress.window.popleft()
         averaged = _mean(progress.window)
         _put(averaged, self.model)
@@ -350,6 +360,7 @@ class Trainer:
             "position": list(progress.position),
             "best": list(progress.best) if progress.best else None,
             "stale": progress.stale,
+            "validations": progress.validations,
             "hopeless": progress.hopeless,
             "seconds": progress.seconds,
             "precision": self.precision.name,
@@ -386,6 +397,7 @@ class Trainer:
             position=Position(*values["position"]),
             best=Score(*values["best"]) if values["best"] else None,
             stale=values["stale"],
+            validations=values["validations"],
             hopeless=values["hopeless"],
             seconds=values["seconds"],
             window=deque(window[index] for index in sorted(window)),

@@ -124,7 +124,7 @@ def test_every_back_end_gives_the_same_at_any_batch_size():
         model = arch.build(arch.options(**small), Vocabulary(30, 30, True)).eval()
         for parameter in model.parameters():
             parameter.data.mul_(2.0)
-        rows = [torch.randint(4, 30, (n,)).tolist() + [EOS] for n in (3, 9, 1, 5, 6)]
+        rows = [[*torch.randint(4, 30, (n,)).tolist(), EOS] for n in (3, 9, 1, 5, 6)]
         options = SearchOptions(beam=4, n_best=2, max_length=12)
         together = search(model, *pad(rows), options)
         for row, hypotheses in zip(rows, together, strict=True):
@@ -173,7 +173,5 @@ def test_top_p_keeps_the_nucleus_alone():
     model = Table(6)
     model.table[4, 0, BOS] = torch.tensor([0, 0, 0, -9, 3.0, 2.9, -9]).double()
     expand = sampler(SamplingOptions(top_p=0.3), torch.Generator().manual_seed(0))
-    draws = search(
-        model, *sources(4), SearchOptions(beam=50, n_best=50, max_length=3), expand
-    )[0]
+    draws = search(model, *sources(4), SearchOptions(beam=50, n_best=50, max_length=3), expand)[0]
     assert {h.tokens[0] for h in draws} == {4}

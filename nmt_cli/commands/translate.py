@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -111,6 +112,7 @@ def translate(
     from nmt_cli.search import SearchOptions
     from nmt_cli.translation import load_translator
 
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when the reader has gone
     screen = Screen(quiet)
     expand = _sampler(sample, temperature, top_k, top_p, seed)
     options = SearchOptions(

@@ -79,6 +79,11 @@ GENERATORS: dict[str, Callable[[str, Request], Corpus]] = {"toy": toy.corpus}
 """Corpora that are made, not read, by name."""
 
 
+def is_generated(spec: str) -> bool:
+    """Tell whether a SPEC names a corpus that is made: free of noise, one answer a source."""
+    return not Path(spec).exists() and spec.partition(":")[0] in GENERATORS
+
+
 def _numbered(columns: tuple[str, str]) -> tuple[int, int] | None:
     if not all(column.isdecimal() and int(column) > 0 for column in columns):
         return None

@@ -1,6 +1,7 @@
 """LSTM encoder-decoders: through one fixed vector, and with attention.
 
-Sutskever et al. 2014 squeeze the source into one vector; Bahdanau et al. 2015 attend before the
+Sutskever et al. 2014 squeeze the source into one vector, which Cho et al. 2014 read at every
+step; Bahdanau et al. 2015 attend before the
 recurrence, with the decoder state of the step before; Luong et al. 2015 attend after it and may
 feed the attentional vector to the next step (section 3.3).
 
@@ -12,7 +13,7 @@ both may share weights (Press & Wolf 2017).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +38,7 @@ LstmState = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class LstmOptions:
-    """Options of ``lstm``."""
+    """Options of both LSTM architectures."""
 
     d_model: Annotated[int, "width of the decoder state; the encoder's directions share it"] = 512
     d_embed: Annotated[int, "width of the embeddings"] = 256
@@ -55,6 +56,16 @@ class LstmOptions:
             not self.bidirectional or self.d_model % 2 == 0,
             f"d_model={self.d_model}: must be even for a bidirectional encoder",
         )
+
+
+@dataclass(frozen=True)
+class FixedVectorOptions(LstmOptions):
+    """Options of ``lstm``."""
+
+    context: Annotated[
+        Literal["start", "every-step"],
+        "feed the vector to the first state alone (Sutskever), or to every step too (Cho)",
+    ] = "every-step"
 
 
 @dataclass(frozen=True)
@@ -116,14 +127,14 @@ class Encoder(nn.Module):
 class DecoderStack(nn.Module):
     """Stacked LSTM layers run over all given steps in one call each."""
 
-    def __init__(self, options: LstmOptions) -> None:
+    def __init__(self, options: LstmOptions, d_input: int) -> None:
         super().__init__()
-        widths = [options.d_embed] + [options.d_model] * (options.layers - 1)
+        widths = [d_input] + [options.d_model] * (options.layers - 1)
         self.layers = nn.ModuleList(lstm_layer(width, options.d_model) for width in widths)
         self.dropout = Dropout(options.dropout)
 
     def forward(self, x: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
-        """Run over x (B, T, E) from a state: outputs (B, T, D) and the state after them."""
+        """Run over x (B, T, D_in) from a state: outputs (B, T, D) and the state after them."""
         hidden, cell = state
         hiddens, cells = [], []
         for layer, lstm in enumerate(self.layers):
@@ -263,11 +274,17 @@ class RecurrentSeq2Seq(Seq2Seq):
 
 
 class FixedVectorLstm(RecurrentSeq2Seq):
-    """The source reaches the decoder through one vector alone (Sutskever et al. 2014)."""
+    """The source reaches the decoder through one vector alone.
 
-    def __init__(self, options: LstmOptions, vocab: Vocabulary) -> None:
+    It sets the decoder's first state (Sutskever et al. 2014) and may be read again at every
+    step (Cho et al. 2014, section 2.2).
+    """
+
+    def __init__(self, options: FixedVectorOptions, vocab: Vocabulary) -> None:
         super().__init__(options, vocab, options.d_model)
-        self.decoder = DecoderStack(options)
+        self.every_step = options.context == "every-step"
+        d_context = options.d_model if self.every_step else 0
+        self.decoder = DecoderStack(options, options.d_embed + d_context)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
         """Give the fixed vector (B, D)."""
@@ -282,7 +299,13 @@ class FixedVectorLstm(RecurrentSeq2Seq):
         self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
     ) -> Decoded:
         """Run the recurrence over all given tokens in one call; there is no attention."""
-        outputs, state = self.decoder(self.embed(tokens), cast(LstmState, state))
+        x = self.embed(tokens)
+        if self.every_step:
+            (vector,) = cast(tuple[Tensor], memory)
+            beams = tokens.shape[0] // vector.shape[0]
+            by_row = vector.repeat_interleave(beams, dim=0).unsqueeze(1)  # (B*K, 1, D)
+            x = torch.cat([x, by_row.expand(-1, x.shape[1], -1).to(x.dtype)], dim=-1)
+        outputs, state = self.decoder(x, cast(LstmState, state))
         hidden = torch.tanh(self.readout(self.dropout(outputs)))
         return Decoded(self.dropout(hidden), state, ())
 
@@ -306,7 +329,7 @@ class LuongLstm(AttentionalLstm):
 
     def __init__(self, options: LstmAttentionOptions, vocab: Vocabulary) -> None:
         super().__init__(options, vocab, 2 * options.d_model)
-        self.decoder = DecoderStack(options)
+        self.decoder = DecoderStack(options, options.d_embed)
 
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
         """Give (hidden, cell), each (B, layers, D)."""
@@ -414,11 +437,11 @@ register(
         name="lstm",
         summary="LSTM encoder-decoder through one fixed vector",
         paper="Sutskever et al. 2014, Sequence to Sequence Learning with Neural Networks",
-        options=LstmOptions,
+        options=FixedVectorOptions,
         build=FixedVectorLstm,
         recipe=Recipe(lr=2e-3, warmup=200),
         sizes=_SIZES,
-        variants=(*_SHAPES, {"reverse_source": True, "bidirectional": False}),
+        variants=(*_SHAPES, {"reverse_source": True, "bidirectional": False, "context": "start"}),
     )
 )
 register(

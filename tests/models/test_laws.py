@@ -30,7 +30,9 @@ def small_options(arch: Architecture, variant):
 
 
 CASES = [
-    pytest.param(arch, variant, id=f"{arch.name}-{'-'.join(f'{k}={v}' for k, v in variant.items())}")
+    pytest.param(
+        arch, variant, id=f"{arch.name}-{'-'.join(f'{k}={v}' for k, v in variant.items())}"
+    )
     for arch in architectures()
     for variant in arch.variants
 ]
@@ -225,9 +227,7 @@ def test_a_handful_of_pairs_is_fitted_exactly(arch, variant):
         patience=0, last_step=300, minutes=None,
     )  # fmt: skip
     batches = TrainingBatches(pairs, BatchSize(1000), seed=1)
-    trainer = Trainer(
-        model, batches, lambda _: Score(0.0, 1.0), options, Precision("fp32", ""), V
-    )
+    trainer = Trainer(model, batches, lambda _: Score(0.0, 1.0), options, Precision("fp32", ""), V)
     list(trainer.run(lambda: False))
     model.eval()
     for pair in pairs:

@@ -115,9 +115,7 @@ def test_luong_equals_a_loop_over_the_paper(kind, input_feeding):
             W = torch.cat([lstm.weight_ih_l0, lstm.weight_hh_l0], 1)
             h, c = naive_cell(x, h, c, W, lstm.bias_ih_l0 + lstm.bias_hh_l0)
         context, weights = naive_context(kind, model.score, h, values, length)
-        feed = torch.tanh(
-            model.readout.weight @ torch.cat([context, h]) + model.readout.bias
-        )
+        feed = torch.tanh(model.readout.weight @ torch.cat([context, h]) + model.readout.bias)
         torch.testing.assert_close(decoded.hidden[0, t], feed, **CLOSE)
         torch.testing.assert_close(decoded.attention[0][0, 0, t, :length], weights, **CLOSE)
 
@@ -135,9 +133,7 @@ def test_bahdanau_equals_a_loop_over_the_paper():
         x = model.tgt_embedding.weight[tgt[0, t]] * math.sqrt(4)
         context, weights = naive_context("bahdanau", model.score, h, values, length)
         h, c = naive_cell(torch.cat([x, context]), h, c, W, model.decoder.embedded.bias)
-        out = torch.tanh(
-            model.readout.weight @ torch.cat([context, h, x]) + model.readout.bias
-        )
+        out = torch.tanh(model.readout.weight @ torch.cat([context, h, x]) + model.readout.bias)
         torch.testing.assert_close(decoded.hidden[0, t], out, **CLOSE)
         torch.testing.assert_close(decoded.attention[0][0, 0, t], weights, **CLOSE)
 
@@ -168,9 +164,11 @@ def copy_rest(ours, theirs, norms):
 def test_the_transformer_equals_torchs_with_copied_weights(norm):
     D, H, F = 8, 2, 12
     torch.manual_seed(3)
-    theirs = nn.Transformer(
-        D, H, 2, 2, F, dropout=0.0, batch_first=True, norm_first=norm == "pre"
-    ).double().eval()
+    theirs = (
+        nn.Transformer(D, H, 2, 2, F, dropout=0.0, batch_first=True, norm_first=norm == "pre")
+        .double()
+        .eval()
+    )
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.3)
     if norm == "post":  # torch adds a last norm in either case, the paper has none

@@ -28,12 +28,12 @@ class Share(NamedTuple):
 
 
 TRAINING_LENGTHS = (
-    Share(3, 10, 0.42),
-    Share(11, 20, 0.25),
-    Share(21, 30, 0.11),
-    Share(31, 40, 0.08),
-    Share(41, 50, 0.07),
-    Share(51, 60, 0.07),
+    Share(3, 10, 0.60),
+    Share(11, 20, 0.17),
+    Share(21, 30, 0.07),
+    Share(31, 40, 0.06),
+    Share(41, 50, 0.05),
+    Share(51, 60, 0.05),
 )
 TEST_LENGTHS = tuple(Share(low, high, 1 / 6) for low, high, _ in TRAINING_LENGTHS)
 VALID_SIZE, TEST_SIZE = 500, 1200

@@ -85,6 +85,11 @@ class Dice:
         """Draw one item."""
         return items[self.below(len(items))]
 
+    def pick_common(self, items: Sequence[ItemT]) -> ItemT:
+        """Draw one item, the earlier ones far more often, as words of a language are."""
+        place = self._random.random()
+        return items[int(place * place * place * len(items))]
+
 
 @cache
 def _nouns(classes: frozenset[str]) -> tuple[Noun, ...]:
@@ -163,7 +168,7 @@ class Grammar:
         return self.clause(self.dice.pick(_TENSES), richness)
 
     def _existence(self, richness: float) -> Existence:
-        noun = self.dice.pick(_nouns(frozenset({"animal", "thing", "food"})))
+        noun = self.dice.pick_common(_nouns(frozenset({"animal", "thing", "food"})))
         plural = self.dice.chance(0.5)
         phrase = self._dress(noun, "a", richness, plural=False)
         if plural:
@@ -288,7 +293,7 @@ class Grammar:
             candidates = _verbs(frozenset({frame}), kind)
             if not candidates:
                 continue
-            verb = self.dice.pick(candidates)
+            verb = self.dice.pick_common(candidates)
             told_apart = tense not in _PLAIN_TENSES or is_third_singular(subject)
             if verb.en != verb.en_past or told_apart:
                 return verb
@@ -369,7 +374,7 @@ class Grammar:
         kind = "animal" if _is_animal(subject) else "person"
         frames = frozenset({"acc", "dat", "intr", "motion"} if kind == "person" else {"acc"})
         while True:
-            verb = self.dice.pick(_verbs(frames, kind))
+            verb = self.dice.pick_common(_verbs(frames, kind))
             if verb.en not in {"hate", "own", "hesitate"}:
                 break
         tree = Clause(subject, verb, "present")
@@ -397,7 +402,9 @@ class Grammar:
             taken = {adjective.en for adjective in subject.adjectives}
         else:
             fitting, taken = _adjectives("person"), set()
-        be = be._replace(predicate=dice.pick([each for each in fitting if each.en not in taken]))
+        be = be._replace(
+            predicate=dice.pick_common([each for each in fitting if each.en not in taken])
+        )
         if tense in _PLAIN_TENSES and not _has_no(be) and dice.chance(0.2):
             return be._replace(frequency=dice.pick(lexicon.FREQUENCIES))
         if dice.chance(0.2 * richness):
@@ -417,12 +424,12 @@ class Grammar:
             if roll < 18:
                 return dice.pick(_PRONOUNS)
             if roll < 34:
-                return dice.pick(lexicon.PEOPLE)
+                return dice.pick_common(lexicon.PEOPLE)
             if roll < 34 + 12 * richness:
                 return self._coordination(frozenset({"person"}), richness)
         plural = dice.chance(0.25)
         determiner = self._determiner(plural, as_subject=True)
-        noun = dice.pick(_nouns(frozenset({kind})))
+        noun = dice.pick_common(_nouns(frozenset({kind})))
         if not noun.countable:
             determiner, plural = "the", False
         phrase = self._dress(noun, determiner, richness, plural)
@@ -436,12 +443,12 @@ class Grammar:
     ) -> Nominal:
         dice = self.dice
         if "person" in classes and dice.chance(0.2):
-            name = dice.pick(lexicon.PEOPLE)
+            name = dice.pick_common(lexicon.PEOPLE)
             if name != tree.subject:
                 return name
         if dice.chance(0.12 * richness):
             return self._coordination(classes, richness)
-        noun = dice.pick(_nouns(classes))
+        noun = dice.pick_common(_nouns(classes))
         many = tree.verb.en in _OF_MANY
         plural = noun.countable and (many or dice.chance(0.25))
         determiner = self._determiner(plural, as_subject=False)
@@ -478,7 +485,7 @@ class Grammar:
         fitting = _adjectives(adjective_class(noun))
         chosen: tuple[Adjective, ...] = ()
         if self.dice.chance(0.15 + 0.45 * richness):
-            chosen = (self.dice.pick(fitting),)
+            chosen = (self.dice.pick_common(fitting),)
         return NounPhrase(determiner, chosen, noun, plural)
 
     def _coordination(self, classes: frozenset[str], richness: float) -> Both:
@@ -486,9 +493,9 @@ class Grammar:
         parts: list[NounPhrase | Name] = []
         while len(parts) < count:
             if classes == {"person"} and self.dice.chance(0.3):
-                part: NounPhrase | Name = self.dice.pick(lexicon.PEOPLE)
+                part: NounPhrase | Name = self.dice.pick_common(lexicon.PEOPLE)
             else:
-                noun = self.dice.pick(_nouns(classes))
+                noun = self.dice.pick_common(_nouns(classes))
                 determiner = (
                     self.dice.pick(("the", "the", "a", "my", "his")) if noun.countable else "the"
                 )
@@ -520,7 +527,7 @@ class Grammar:
         if not verbs:
             return head._replace(relative=self._relative_about(head, kind, richness, tense))
         subject = self._plain_subject()
-        verb = self.dice.pick([v for v in verbs if v.en != v.en_past])
+        verb = self.dice.pick_common([v for v in verbs if v.en != v.en_past])
         clause = Clause(subject, verb, tense, gap=gap)
         if self.dice.chance(0.3 * richness):
             clause = clause._replace(time=self._time(tense))
@@ -531,8 +538,8 @@ class Grammar:
         if roll == 0:
             return self.dice.pick(_PRONOUNS)
         if roll == 1:
-            return self.dice.pick(lexicon.PEOPLE)
-        noun = self.dice.pick(_nouns(frozenset({"person"})))
+            return self.dice.pick_common(lexicon.PEOPLE)
+        noun = self.dice.pick_common(_nouns(frozenset({"person"})))
         return self._dress(noun, self.dice.pick(("the", "the", "my", "his")), 0.0, plural=False)
 
     def _relative_about(
@@ -541,7 +548,7 @@ class Grammar:
         if kind is None:
             fitting = _adjectives(adjective_class(head.noun))
             taken = {adjective.en for adjective in head.adjectives}
-            predicate = self.dice.pick([each for each in fitting if each.en not in taken])
+            predicate = self.dice.pick_common([each for each in fitting if each.en not in taken])
             return Clause(head, lexicon.BE, tense, predicate=predicate, gap="subject")
         frames = frozenset({"intr", "acc", "dat", "prep", "stay"})
         clause = self.clause(
@@ -559,15 +566,15 @@ class Grammar:
         dice = self.dice
         roll = dice.below(10)
         if roll < 2:
-            return Place("in", "in", "dat", dice.pick(lexicon.CITIES))
+            return Place("in", "in", "dat", dice.pick_common(lexicon.CITIES))
         if roll < 5:
             where = dice.pick(lexicon.PREPOSITIONS)
-            noun = dice.pick(_nouns(frozenset({"support", "vehicle", "building", "plant"})))
+            noun = dice.pick_common(_nouns(frozenset({"support", "vehicle", "building", "plant"})))
             return Place(where.en, where.de, "dat", self._place_noun(noun, richness))
         if roll < 6:
-            noun = dice.pick(_nouns(frozenset({"support"})))
+            noun = dice.pick_common(_nouns(frozenset({"support"})))
             return Place("on", "auf", "dat", self._place_noun(noun, richness))
-        noun = dice.pick(_nouns(frozenset({"place"})))
+        noun = dice.pick_common(_nouns(frozenset({"place"})))
         return Place(*_own_preposition(noun), self._place_noun(noun, richness))
 
     def _place_noun(self, noun: Noun, richness: float) -> NounPhrase:
@@ -576,8 +583,8 @@ class Grammar:
 
     def _direction(self, richness: float) -> Place:
         if self.dice.chance(0.25):
-            return Place("to", "nach", "dat", self.dice.pick(lexicon.CITIES))
-        noun = self.dice.pick(_nouns(frozenset({"place"})))
+            return Place("to", "nach", "dat", self.dice.pick_common(lexicon.CITIES))
+        noun = self.dice.pick_common(_nouns(frozenset({"place"})))
         return Place("to", "zu", "dat", self._place_noun(noun, richness))
 
     def _time(self, tense: Tense) -> Phrase:

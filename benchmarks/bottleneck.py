@@ -1,0 +1,33 @@
+"""The bottleneck: BLEU by length of ``lstm`` and ``lstm-attn`` on toy, the same steps, three seeds.
+
+    python benchmarks/bottleneck.py --out /tmp/bottleneck
+
+Goes on where it was stopped; writes benchmarks/raw/bottleneck.json after every run.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from runner import keep, row, train
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the runs")
+    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--archs", nargs="+", default=["lstm", "lstm-attn"])
+    arguments = parser.parse_args()
+    results = []
+    for seed in arguments.seeds:
+        for arch in arguments.archs:
+            options = ("--arch", arch, "--steps", arguments.steps, "--patience", 0, "--seed", seed)
+            results.append(train(arguments.out / f"{arch}-{seed}", *options))
+            print(row(results[-1]), flush=True)
+            keep("bottleneck", results)
+
+
+if __name__ == "__main__":
+    main()

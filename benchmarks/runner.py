@@ -1,0 +1,62 @@
+"""What the benchmark scripts share: run ``nmt train`` where it was stopped, keep the raw result."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+RAW = Path(__file__).parent / "raw"
+
+
+def train(run: Path, *options: object) -> dict[str, Any]:
+    """Train into a folder, or go on with what is there; give what the run measured.
+
+    Args:
+        run: the run folder.
+        options: of ``nmt train`` for a new run.
+    """
+    config = run / "config.json"
+    if not config.is_file():
+        command = ["train", *map(str, options), "-o", str(run), "--quiet"]
+    elif json.loads(config.read_text())["finished"] is None:
+        command = ["train", "--resume", str(run), "--quiet"]
+    else:
+        return measured(run)
+    print("nmt", *command, file=sys.stderr, flush=True)
+    subprocess.run([sys.executable, "-m", "nmt_cli", *command], check=True, stdout=sys.stderr)
+    return measured(run)
+
+
+def measured(run: Path) -> dict[str, Any]:
+    """Gather what a finished run says of itself."""
+    config = json.loads((run / "config.json").read_text())
+    return {
+        "arch": config["arch"],
+        "options": config["options"],
+        "seed": config["request"]["seed"],
+        "threads": config["request"]["threads"],
+        "precision": config["precision"],
+        "parameters": config["parameters"],
+        "steps": config["step"],
+        "seconds": config["seconds"],
+        "stopped": config["stopped"],
+        "versions": config["versions"],
+        "evaluation": json.loads((run / "eval.json").read_text()),
+    }
+
+
+def keep(name: str, results: Any) -> None:
+    """Write raw results under ``benchmarks/raw``."""
+    RAW.mkdir(exist_ok=True)
+    (RAW / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+def row(result: dict[str, Any]) -> str:
+    """Lay out one run: steps, seconds and BLEU by bucket."""
+    system = result["evaluation"]["systems"][0]
+    cells = [*system["buckets"], system]
+    scores = " ".join("   n/a" if c["bleu"] is None else f"{c['bleu']:6.1f}" for c in cells)
+    return f"{result['arch']:12} seed {result['seed']}  {result['steps']:6} steps {result['seconds']:6.0f} s {scores}"

@@ -1,0 +1,43 @@
+import pytest
+
+from nmt_cli.corpus.pairs import Pair, PairList
+from nmt_cli.corpus.preflight import Limits, preflight
+from nmt_cli.corpus.splits import Splits
+from nmt_cli.errors import NmtError
+
+
+def run(train, test, limit=5):
+    parts = [PairList(n, "en", "fr", p) for n, p in (("t", train), ("v", train), ("s", test))]
+    return preflight(Splits(*parts), Limits(limit))
+
+
+TRAIN = [
+    Pair("a b", "x"),
+    Pair("", "x"),
+    Pair("a", " \u3000"),
+    Pair("a b", "x"),
+    Pair("1 2 3 4 5 6", "x"),
+    Pair("c", "y"),
+]
+
+
+def test_every_dropped_pair_is_counted_with_its_reason():
+    splits, report, fingerprints = run(TRAIN, [Pair("c", "y"), Pair("C", "y"), Pair("é", "")])
+    assert [pair.src for pair in splits.train.pairs] == ["a b", "a b", "c"]
+    assert len(splits.test.pairs) == 3
+    assert len(fingerprints) == 2
+    text = "\n".join(report.lines())
+    assert "train: 3 pairs of 6" in text
+    assert "dropped: 2 with an empty side, 1 with more than 5 words (--max-words)" in text
+    assert "duplicates: 1 pairs" in text
+    assert "1 of 3 test pairs occur in the training data" in text
+    assert "unknown characters: 67 %" in text
+
+
+def test_a_clean_corpus_needs_one_line():
+    assert run([Pair("a", "x")], [Pair("aa", "x")])[1].lines() == ["train: 1 pairs"]
+
+
+def test_nothing_left_says_why():
+    with pytest.raises(NmtError, match="0 of 6 pairs left, --max-words 1"):
+        run([Pair("a b", "x")] * 6, [Pair("a", "x")], limit=1)

@@ -1,0 +1,78 @@
+import itertools
+
+import pytest
+import torch
+
+from nmt_cli.batches import BatchSize, Position, TrainingBatches, collate, cut, pad, with_ends
+from nmt_cli.tokenizer import BOS, EOS
+
+
+def make_pairs(count=50):
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.randint(1, 12, (count, 2), generator=generator).tolist()
+    return [with_ends([5 + n] * s, [5 + n] * t) for n, (s, t) in enumerate(sizes)]
+
+
+def test_padding_and_masks():
+    batch = collate([with_ends([7], [8, 9]), with_ends([7, 7, 7], [8])])
+    assert batch.src.tolist() == [[7, EOS, 0, 0], [7, 7, 7, EOS]]
+    assert batch.tgt.tolist() == [[BOS, 8, 9, EOS], [BOS, 8, EOS, 0]]
+    assert batch.src_mask.tolist() == [[True, True, False, False], [True] * 4]
+    assert batch.tgt_mask.sum().item() == 7
+
+
+def test_a_batch_keeps_its_budget_padding_included():
+    lengths = [3, 5, 9, 2, 8, 30, 4]
+    for group in cut(range(7), lengths, BatchSize(tokens=20)):
+        longest = max(lengths[i] for i in group)
+        assert len(group) == 1 or len(group) * longest <= 20
+
+
+def test_sentences_can_be_the_budget():
+    groups = cut(range(10), [50] * 10, BatchSize(tokens=1, sentences=4))
+    assert [len(group) for group in groups] == [4, 4, 2]
+
+
+def test_an_epoch_has_every_pair_once():
+    pairs = make_pairs()
+    batches = TrainingBatches(pairs, BatchSize(40), seed=3)
+    stream = itertools.islice(batches.start_from(Position(0, 0)), batches.per_epoch)
+    seen = sorted(batch.src[row, 0].item() for _, batch in stream for row in range(len(batch.src)))
+    assert seen == sorted(pair.src[0] for pair in pairs)
+
+
+def test_epochs_have_different_orders_and_the_same_number_of_batches():
+    batches = TrainingBatches(make_pairs(), BatchSize(40), seed=3)
+    plans = [batches._plan(epoch) for epoch in range(3)]
+    assert len({len(plan) for plan in plans}) == 1
+    assert plans[0] != plans[1]
+
+
+def test_going_on_from_a_position_equals_never_having_stopped():
+    batches = TrainingBatches(make_pairs(), BatchSize(40), seed=3)
+    whole = list(itertools.islice(batches.start_from(Position(0, 0)), 2 * batches.per_epoch + 3))
+    for stop in (0, 1, batches.per_epoch - 1, batches.per_epoch, batches.per_epoch + 2):
+        position = whole[stop][0]
+        following = next(batches.start_from(position))
+        assert following[0] == whole[stop + 1][0]
+        assert torch.equal(following[1].src, whole[stop + 1][1].src)
+
+
+def test_batches_hold_hardly_any_padding():
+    batches = TrainingBatches(make_pairs(2000), BatchSize(200), seed=1)
+    stream = itertools.islice(batches.start_from(Position(0, 0)), batches.per_epoch)
+    masks = [batch.src_mask for _, batch in stream]
+    assert sum(m.sum().item() for m in masks) > 0.97 * sum(m.numel() for m in masks)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_order_follows_from_the_seed(seed):
+    first = TrainingBatches(make_pairs(), BatchSize(40), seed)._plan(0)
+    assert first == TrainingBatches(make_pairs(), BatchSize(40), seed)._plan(0)
+    assert first != TrainingBatches(make_pairs(), BatchSize(40), seed + 1)._plan(0)
+
+
+def test_pad_keeps_rows_apart():
+    rows, mask = pad([[1, 2], [3]])
+    assert rows.tolist() == [[1, 2], [3, 0]]
+    assert mask.tolist() == [[True, True], [True, False]]

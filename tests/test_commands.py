@@ -1,0 +1,399 @@
+"""Commands through the installed program."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PAIRS, expect_error, nmt, write_pairs
+
+SOURCES = [src for src, _ in PAIRS]
+TINY = ("--size", "tiny", "--threads", 1)
+
+
+def text(result) -> str:
+    assert result.returncode == 0, result.stderr.decode()
+    return result.stdout.decode()
+
+
+def weights(run: Path) -> dict:
+    from safetensors.torch import load_file
+
+    return load_file(run / "model.safetensors")
+
+
+def test_help_and_version_are_quick_to_import_nothing_heavy(tmp_path):
+    code = (
+        "import sys, nmt_cli.cli\n"
+        "heavy = {'torch', 'sacrebleu', 'datasets', 'matplotlib', 'numpy', 'sentencepiece'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert out.stdout.decode().strip() == "[]"
+    assert re.fullmatch(r"nmt \d+\.\d+\.\d+\n", text(nmt("--version", cwd=tmp_path)))
+    listed = text(nmt("--help", cwd=tmp_path))
+    for command in ("train", "translate", "eval", "runs", "archs", "data"):
+        assert command in listed
+    module = subprocess.run(
+        [sys.executable, "-m", "nmt_cli", "--version"], capture_output=True, check=True
+    )
+    assert module.stdout.startswith(b"nmt ")
+
+
+@pytest.mark.parametrize(
+    ("args", "mentions"),
+    [
+        (("trian",), ["trian", "--help"]),
+        (("train", "--arhc", "lstm"), ["--arhc"]),
+        (("train", "--steps", "many"), ["--steps", "integer"]),
+        (("train", "-a", "lstn"), ["lstn", "lstm-attn", "transformer"]),
+        (("train", "-O", "layer=2"), ["layer", "did you mean 'layers'", "d_model"]),
+        (("train", "-O", "layers=two"), ["layers=two", "whole number"]),
+        (("train", "-O", "layers"), ["key=value"]),
+        (("train", "-O", "attention=luong"), ["attention=luong", "luong-dot", "bahdanau"]),
+        (("train", "-O", "attention=bahdanau", "-O", "input-feeding=yes"), ["input_feeding"]),
+        (("train", "-a", "transformer", "-O", "heads=3"), ["heads=3", "d_model=256"]),
+        (("train", "-d", "nowhere", "-s", "en", "-t", "fr"), ["nowhere"]),
+        (("train", "--resume", "nowhere"), ["nowhere", "no run here"]),
+        (("train", "--schedule", "cosine", "--minutes", "1"), ["--schedule cosine", "--steps"]),
+        (("train", "--device", "cuda"), ["cuda", "not available"]),
+        (("translate",), ["no finished run"]),
+        (("translate", "-m", "nowhere"), ["nowhere", "no run here"]),
+        (("translate", "missing.txt"), ["missing.txt"]),
+        (("translate", "--top-k", "3"), ["--sample"]),
+        (("translate", "--attention", "map.gif"), ["map.gif", ".png"]),
+        (("eval",), ["nothing to evaluate"]),
+        (("eval", "x", "--plot", "a.jpg"), ["a.jpg", ".svg"]),
+        (("eval", "--hyp", "x"), ["--src and --ref"]),
+        (("runs",), ["checkpoints", "no runs"]),
+        (("archs", "rnm"), ["rnm"]),
+        (("data", "make", "nothing"), ["nothing", "toy"]),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(tmp_path, args, mentions):
+    if os.environ.get("CUDA_VISIBLE_DEVICES") and "cuda" in args:
+        pytest.skip("there is a GPU")
+    expect_error(nmt(*args, cwd=tmp_path), 2, *mentions)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_run_folder_has_what_is_promised(trained):
+    names = {path.name for path in trained.iterdir()}
+    assert {"config.json", "tokenizer.model", "model.safetensors", "log.jsonl", "eval.json",
+            "last"} <= names  # fmt: skip
+    assert not list(trained.rglob("*.part*"))
+    assert not [p for p in trained.rglob("*") if p.suffix in {".pt", ".pth", ".pkl", ".bin"}]
+    config = json.loads((trained / "config.json").read_text())
+    assert config["format"] == 1
+    assert config["arch"] == "lstm-attn"
+    assert config["options"]["d_model"] == 128
+    assert config["finished"] and config["step"] == 200
+    latest = (trained / "last" / "LATEST").read_text().strip()
+    assert latest == "step-200"
+    assert [p.name for p in (trained / "last").iterdir() if p.is_dir()] == [latest]
+    log = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
+    steps = [line for line in log if "loss" in line]
+    assert [line["step"] for line in steps] == list(range(1, 201))
+    assert {"step", "epoch", "loss", "lr", "tokens_per_s"} <= set(steps[0])
+    assert any("valid_bleu" in line for line in log)
+    evaluation = json.loads((trained / "eval.json").read_text())
+    assert evaluation["systems"][0]["bleu"] > 90
+    assert all(len(shape := tensor.shape) >= 1 and shape for tensor in weights(trained).values())
+
+
+def test_translating_from_a_pipe_and_from_a_file_are_the_same(trained):
+    folder = trained.parents[1]
+    stdin = "".join(f"{line}\n" for line in SOURCES)
+    piped = text(nmt("translate", "-m", trained, cwd=folder, stdin=stdin))
+    assert piped.splitlines() == [tgt for _, tgt in PAIRS]
+    from_file = text(nmt("translate", "-m", trained, "pairs.en", cwd=folder))
+    nmt("translate", "-m", trained, "pairs.en", "-o", "out.fr", cwd=folder)
+    assert from_file == piped == (folder / "out.fr").read_text(encoding="utf-8")
+
+
+def test_the_newest_run_is_the_default_and_is_named(trained):
+    result = nmt("translate", cwd=trained.parents[1], stdin=SOURCES[0] + "\n")
+    assert text(result) == PAIRS[0][1] + "\n"
+    assert "checkpoints/M" in result.stderr.decode()
+
+
+def test_blank_lines_stay_blank_and_in_place(trained):
+    stdin = f"{SOURCES[0]}\n\n   \n{SOURCES[1]}\n\u3000\n"
+    out = text(nmt("translate", "-m", trained, cwd=trained, stdin=stdin))
+    assert out == f"{PAIRS[0][1]}\n\n\n{PAIRS[1][1]}\n\n"
+    assert text(nmt("translate", "-m", trained, cwd=trained, stdin="")) == ""
+
+
+def test_line_ends_and_bom_make_no_difference(trained):
+    stdin = b"\xef\xbb\xbf" + SOURCES[0].encode() + b"\r\n" + SOURCES[1].encode()
+    out = text(nmt("translate", "-m", trained, cwd=trained, stdin=stdin))
+    assert out == f"{PAIRS[0][1]}\n{PAIRS[1][1]}\n"
+
+
+def test_a_bad_byte_is_named_or_replaced(trained):
+    stdin = b"fine\nca\xe9\n"
+    expect_error(nmt("translate", "-m", trained, cwd=trained, stdin=stdin), 2, "stdin:2", "0xe9")
+    out = nmt("translate", "-m", trained, "--encoding-errors", "replace", cwd=trained, stdin=stdin)
+    assert len(text(out).splitlines()) == 2
+
+
+def test_batches_beams_and_workers_do_not_change_a_line(trained):
+    stdin = "".join(f"{line}\n" for line in SOURCES)
+    outputs = {
+        text(nmt("translate", "-m", trained, "--scores", *extra, cwd=trained, stdin=stdin))
+        for extra in (("--batch-sentences", 1), ("--batch-tokens", 30), ("--batch-tokens", 9999))
+    }
+    assert len(outputs) == 1
+
+
+def test_n_best_and_scores(trained):
+    stdin = f"{SOURCES[0]}\n\n{SOURCES[1]}\n"
+    rows = text(nmt("translate", "-m", trained, "--n-best", 3, cwd=trained, stdin=stdin))
+    fields = [line.split("\t") for line in rows.splitlines()]
+    assert [f[0] for f in fields] == ["1"] * 3 + ["2"] + ["3"] * 3
+    first = [float(f[1]) for f in fields[:3]]
+    assert first == sorted(first, reverse=True)
+    scored = text(nmt("translate", "-m", trained, "--scores", cwd=trained, stdin=stdin))
+    score, line = scored.splitlines()[0].split("\t")
+    assert line == fields[0][2] == PAIRS[0][1]
+    assert float(score) == pytest.approx(first[0], abs=1e-3)
+
+
+def test_sampling_follows_the_seed(trained):
+    args = ("translate", "-m", trained, "--sample", "--temperature", 3)
+    stdin = f"{SOURCES[0]}\n"
+    one, same, other = (
+        text(nmt(*args, "--seed", seed, cwd=trained, stdin=stdin)) for seed in (1, 1, 2)
+    )
+    assert one == same != other
+
+
+def test_alignment_and_attention_files(trained, tmp_path):
+    stdin = f"{SOURCES[0]}\n\n{SOURCES[1]}\n"
+    out = nmt(
+        "translate", "-m", trained, "--align", "--attention", "map.json", cwd=tmp_path, stdin=stdin
+    )
+    lines = text(out).splitlines()
+    assert lines[1] == "\t"
+    translation, pairs = lines[0].split("\t")
+    links = [tuple(map(int, pair.split("-"))) for pair in pairs.split()]
+    assert [tgt for _, tgt in links] == list(range(len(translation.split())))
+    assert all(0 <= src < len(SOURCES[0].split()) for src, _ in links)
+    assert {path.name for path in tmp_path.iterdir()} == {"map-1.json", "map-3.json"}
+    form = json.loads((tmp_path / "map-1.json").read_text(encoding="utf-8"))
+    assert len(form["attention"]) == len(form["target"])
+    assert all(sum(row) == pytest.approx(1, abs=1e-3) for row in form["attention"])
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_attention_is_drawn(trained, tmp_path, suffix):
+    args = ("--attention", f"map{suffix}", "--layer", 1, "--head", 1)
+    text(nmt("translate", "-m", trained, *args, cwd=tmp_path, stdin=f"{SOURCES[0]}\n"))
+    head = (tmp_path / f"map-1{suffix}").read_bytes()[:200]
+    assert head.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
+    args = ("--attention", f"map{suffix}", "--head", 2)
+    result = nmt("translate", "-m", trained, *args, cwd=tmp_path, stdin=f"{SOURCES[0]}\n")
+    expect_error(result, 2, "--head 2", "has 1")
+
+
+def test_an_ensemble_of_a_run_with_itself_changes_nothing(trained):
+    stdin = f"{SOURCES[0]}\n{SOURCES[5]}\n"
+    one = text(nmt("translate", "-m", trained, "--scores", cwd=trained, stdin=stdin))
+    two = text(nmt("translate", "-m", trained, "-m", trained, "--scores", cwd=trained, stdin=stdin))
+    assert [line.split("\t")[1] for line in one.splitlines()] == [
+        line.split("\t")[1] for line in two.splitlines()
+    ]
+
+
+def test_a_long_line_is_cut_with_a_warning_and_the_others_are_not_touched(trained):
+    stdin = f"{SOURCES[0]}\n{'the old clock ' * 3000}\n{SOURCES[1]}\n"
+    result = nmt("translate", "-m", trained, "-b", 1, cwd=trained, stdin=stdin)
+    lines = text(result).splitlines()
+    assert len(lines) == 3
+    assert (lines[0], lines[2]) == (PAIRS[0][1], PAIRS[1][1])
+    assert "line 2: cut from" in result.stderr.decode()
+
+
+def test_answers_come_before_the_pipe_is_closed(trained):
+    program = Path(sys.executable).with_name("nmt")
+    process = subprocess.Popen(
+        [str(program), "translate", "-m", str(trained)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdin and process.stdout
+    for src, tgt in PAIRS[:3]:
+        process.stdin.write(f"{src}\n".encode())
+        process.stdin.flush()
+        assert process.stdout.readline().decode() == f"{tgt}\n"
+    process.stdin.close()
+    assert process.wait(30) == 0
+    process.stdout.close()
+
+
+def test_a_reader_that_goes_away_is_no_error(trained):
+    program = Path(sys.executable).with_name("nmt")
+    command = (
+        f"yes '{SOURCES[0]}' | head -n 20000 | '{program}' translate -m '{trained}' 2>err "
+        "| head -n 1; echo ${PIPESTATUS[2]}"
+    )
+    began = time.monotonic()
+    out = subprocess.run(
+        ["bash", "-c", command], cwd=trained.parent, capture_output=True, check=True, timeout=120
+    )
+    assert out.stdout.decode().splitlines()[0] == PAIRS[0][1]
+    assert out.stdout.decode().splitlines()[1] in {"0", "141"}
+    assert time.monotonic() - began < 60
+    err = (trained.parent / "err").read_text()
+    assert "Traceback" not in err and "BrokenPipe" not in err
+
+
+def test_eval_of_runs_and_of_files(trained, tmp_path):
+    folder = trained.parents[1]
+    other = tmp_path / "other.fr"
+    other.write_text("".join(f"{tgt} Oui.\n" for _, tgt in PAIRS), encoding="utf-8")
+    args = ("--hyp", f"other={other}", "--buckets", "3,5", "--metrics", "bleu,chrf,exact", "--ci",
+            "--json", tmp_path / "e.json", "--csv", tmp_path / "e.csv", "--worst", 2,
+            "--plot", tmp_path / "e.svg", "--save", tmp_path / "saved")  # fmt: skip
+    result = nmt("eval", trained, *args, cwd=folder)
+    shown = text(result)
+    assert "1-3  4-5   6+   all" in re.sub(r" +(?=[1-9]-|6\+|all)", "  ", shown).replace(
+        "  6+", "   6+"
+    ).replace("6+  all", "6+   all")
+    for word in ("M", "other", "vs M", "signature: nrefs:1|", "95 %", "line "):
+        assert word in shown
+    form = json.loads((tmp_path / "e.json").read_text())
+    assert [system["name"] for system in form["systems"]] == ["M", "other"]
+    assert form["systems"][0]["exact"] > 90
+    assert form["systems"][1]["difference"] < 0
+    assert (tmp_path / "e.csv").read_text().count("\n") == 1 + 2 * 4
+    assert (tmp_path / "e.svg").stat().st_size > 5000
+    assert (tmp_path / "saved" / "other.txt").read_bytes() == other.read_bytes()
+
+
+def test_eval_writes_pure_json_to_stdout(trained):
+    folder = trained.parents[1]
+    out = text(nmt("eval", trained, "-d", "pairs", "--json", "-", cwd=folder))
+    assert json.loads(out)["systems"][0]["sentences"] == len(PAIRS)
+
+
+def test_eval_warns_of_test_pairs_that_were_trained_on(trained):
+    result = nmt("eval", trained, "-d", "pairs", cwd=trained.parents[1])
+    assert f"{len(PAIRS)} of {len(PAIRS)} test pairs occur in the training data" in (
+        text(result) + result.stderr.decode()
+    )
+
+
+def test_runs_lists_what_is_there(trained):
+    line = text(nmt("runs", cwd=trained.parents[1])).splitlines()[1]
+    assert "checkpoints/M" in line and "lstm-attn" in line and "200" in line
+
+
+def test_archs_shows_options(tmp_path):
+    assert "transformer" in text(nmt("archs", cwd=tmp_path))
+    shown = text(nmt("archs", "lstm-attn", cwd=tmp_path))
+    assert "bahdanau|luong-dot" in shown and "input_feeding" in shown and "Luong" in shown
+
+
+def test_a_folder_that_holds_a_run_is_not_touched(trained):
+    before = (trained / "config.json").read_bytes()
+    args = ("train", "-d", "pairs", "-s", "en", "-t", "fr", "-o", trained, "--steps", 1)
+    line = expect_error(nmt(*args, cwd=trained.parents[1]), 2, "--resume", "--overwrite", "-o")
+    assert str(trained) in line
+    assert (trained / "config.json").read_bytes() == before
+
+
+def train_pairs(folder: Path, out: str, *extra):
+    return nmt("train", "-d", "pairs", "-s", "en", "-t", "fr", "-o", out, *TINY, *extra, cwd=folder)
+
+
+def test_twenty_steps_lengthened_to_forty_equal_forty(tmp_path):
+    write_pairs(tmp_path)
+    common = ("--batch-sentences", 4, "--save-every", 7, "--validate-every", 10, "--dropout", 0.2)
+    text(train_pairs(tmp_path, "A", "--steps", 40, *common))
+    text(train_pairs(tmp_path, "B", "--steps", 20, *common))
+    result = nmt("train", "--resume", "B", "--steps", 40, cwd=tmp_path)
+    assert "M" not in text(result).split()
+    a, b = weights(tmp_path / "A"), weights(tmp_path / "B")
+    assert all((a[name] == b[name]).all() for name in a)
+    clocks = {"tokens_per_s", "seconds", "time"}
+    logs = [
+        [
+            {k: v for k, v in json.loads(line).items() if k not in clocks}
+            for line in (tmp_path / run / "log.jsonl").read_text().splitlines()
+        ]
+        for run in "AB"
+    ]
+    assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_the_run_can_go_on(tmp_path, number, code):
+    write_pairs(tmp_path)
+    program = Path(sys.executable).with_name("nmt")
+    process = subprocess.Popen(
+        [str(program), "train", "-d", "pairs", "-s", "en", "-t", "fr", "-o", "R", *map(str, TINY),
+         "--steps", "100000", "--validate-every", "100000"],
+        cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    log = tmp_path / "R" / "log.jsonl"
+    while not (log.is_file() and log.stat().st_size > 500):
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == code, stderr.decode()
+    assert b"nmt train --resume R" in stderr
+    step = json.loads(log.read_text().splitlines()[-1])["step"]
+    assert (tmp_path / "R" / "last" / "LATEST").read_text() == f"step-{step}\n"
+    text(nmt("train", "--resume", "R", "--steps", step + 1, cwd=tmp_path))
+
+
+def test_resume_takes_nothing_but_the_end_and_the_device(tmp_path, trained):
+    result = nmt("train", "--resume", trained, "--lr", 1, cwd=tmp_path)
+    expect_error(result, 2, "--lr", "--init")
+
+
+def test_resume_notices_that_the_data_has_changed(tmp_path):
+    write_pairs(tmp_path)
+    text(train_pairs(tmp_path, "R", "--steps", 2))
+    write_pairs(tmp_path, PAIRS[1:])
+    expect_error(nmt("train", "--resume", "R", "--steps", 4, cwd=tmp_path), 2, "has changed")
+
+
+def test_init_starts_from_the_weights_of_another_run(tmp_path, trained):
+    write_pairs(tmp_path)
+    args = ("--init", trained, "--steps", 1, "--lr", 1e-9)
+    result = nmt("train", "-d", "pairs", "-s", "en", "-t", "fr", "-o", "N", *args, cwd=tmp_path)
+    text(result)
+    old, new = weights(trained), weights(tmp_path / "N")
+    assert all(old[name].allclose(new[name], atol=1e-6) for name in old)
+
+
+def test_separate_vocabularies_and_unigram(tmp_path):
+    write_pairs(tmp_path)
+    extra = ("--separate-vocab", "--tokenizer", "unigram", "-a", "transformer", "--steps", 3)
+    text(train_pairs(tmp_path, "R", *extra))
+    assert {"src.model", "tgt.model"} <= {path.name for path in (tmp_path / "R").iterdir()}
+    out = nmt("translate", "-m", "R", "--max-length", 5, cwd=tmp_path, stdin="The ferry.\n")
+    assert text(out).count("\n") == 1
+
+
+def test_toy_is_written_as_files(tmp_path):
+    text(nmt("data", "make", "toy", "-o", "toy", "--train", 30, cwd=tmp_path))
+    assert len((tmp_path / "toy" / "train.en").read_text(encoding="utf-8").splitlines()) == 30
+    expect_error(nmt("data", "make", "toy", "-o", "toy", cwd=tmp_path), 2, "--overwrite")
+
+
+def test_a_run_can_be_moved(trained, tmp_path):
+    import shutil
+
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(trained, moved)
+    out = nmt("translate", "-m", moved, cwd=tmp_path, stdin=f"{SOURCES[0]}\n")
+    assert text(out) == f"{PAIRS[0][1]}\n"

@@ -1,0 +1,247 @@
+import copy
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from nmt_cli.batches import BatchSize, TrainingBatches, collate, with_ends
+from nmt_cli.errors import WorkFailed
+from nmt_cli.loss import smoothed_cross_entropy
+from nmt_cli.models import Vocabulary, architecture
+from nmt_cli.precision import (
+    Precision,
+    choose_device,
+    choose_training_precision,
+    choose_translation_precision,
+    cpu_has_bf16,
+)
+from nmt_cli.training import (
+    SaveDue,
+    Score,
+    Step,
+    Stopped,
+    Trainer,
+    TrainingOptions,
+    Validated,
+    averaged_weights,
+    backward,
+    learning_rate,
+    target_hidden,
+    weights_of,
+)
+
+V = 29
+FP32 = Precision("fp32", "")
+
+
+def options(**changes) -> TrainingOptions:
+    values = {
+        "lr": 5e-3, "warmup": 4, "schedule": "inverse-sqrt", "accumulate": 1,
+        "label_smoothing": 0.1, "clip_norm": 1.0, "weight_decay": 0.0, "betas": (0.9, 0.98),
+        "validate_every": 5, "save_every": 5, "average": 3, "patience": 0, "last_step": 12,
+        "minutes": None,
+    }  # fmt: skip
+    return TrainingOptions(**{**values, **changes})
+
+
+def make_pairs(count=24):
+    generator = torch.Generator().manual_seed(5)
+    rows = [torch.randint(4, V, (2 + n % 5,), generator=generator).tolist() for n in range(count)]
+    return [with_ends(row, row[::-1]) for row in rows]
+
+
+def make_trainer(scores=None, precision=FP32, arch="lstm-attn", **changes):
+    torch.manual_seed(7)
+    kind = architecture(arch)
+    model = kind.build(
+        kind.options(**{**kind.sizes["tiny"], "dropout": 0.2}), Vocabulary(V, V, True)
+    )
+    given = iter(scores or [])
+    validate = lambda _: next(given, Score(0.0, 1.0))  # noqa: E731
+    batches = TrainingBatches(make_pairs(), BatchSize(30), seed=1)
+    return Trainer(model, batches, validate, options(**changes), precision, V)
+
+
+def never():
+    return False
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_equals_torchs_and_so_does_its_gradient(smoothing):
+    logits = torch.randn(6, V, dtype=torch.float64, requires_grad=True)
+    twin = logits.detach().clone().requires_grad_()
+    targets = torch.randint(0, V, (6,))
+    ours = smoothed_cross_entropy(logits, targets, smoothing)
+    theirs = F.cross_entropy(twin, targets, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(ours, theirs)
+    (2.5 * ours).backward()
+    (2.5 * theirs).backward()
+    torch.testing.assert_close(logits.grad, twin.grad)
+    assert torch.autograd.gradcheck(
+        lambda x: smoothed_cross_entropy(x, targets, smoothing), logits.detach().requires_grad_()
+    )
+
+
+def test_the_loss_is_finite_for_extreme_logits():
+    logits = torch.tensor([[1e4, -1e4, 0.0]], requires_grad=True)
+    loss = smoothed_cross_entropy(logits, torch.tensor([1]), 0.1)
+    loss.backward()
+    assert loss.isfinite() and logits.grad.isfinite().all()
+
+
+def test_the_loss_of_half_precision_is_computed_in_fp32():
+    logits = torch.randn(5, V).bfloat16()
+    loss = smoothed_cross_entropy(logits, torch.zeros(5, dtype=torch.int64), 0.1)
+    expected = F.cross_entropy(
+        logits.float(), torch.zeros(5, dtype=torch.int64), label_smoothing=0.1, reduction="sum"
+    )
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, expected)
+
+
+@pytest.mark.parametrize("arch", ["lstm", "lstm-attn", "transformer"])
+def test_gradients_by_slices_equal_those_at_once(monkeypatch, arch):
+    monkeypatch.setattr("nmt_cli.training.LOSS_ROWS", 3)
+    kind = architecture(arch)
+    tiny = kind.options(**{**kind.sizes["tiny"], "dropout": 0.0})
+    model = kind.build(tiny, Vocabulary(V, V, True)).double()
+    twin = copy.deepcopy(model)
+    batch = collate(make_pairs(6))
+    total = backward(model, batch, 0.1, 0.25)
+    hidden, targets = target_hidden(twin, batch)
+    loss = smoothed_cross_entropy(twin.project(hidden), targets, 0.1)
+    (0.25 * loss).backward()
+    torch.testing.assert_close(total, loss.detach())
+    for one, other in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_accumulated_batches_give_the_gradient_of_one_large_batch():
+    kind = architecture("lstm-attn")
+    tiny = kind.options(**{**kind.sizes["tiny"], "dropout": 0.0})
+    pairs = make_pairs(6)
+    models = [kind.build(tiny, Vocabulary(V, V, True)).double() for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    tokens = sum(len(pair.tgt) - 1 for pair in pairs)
+    backward(models[0], collate(pairs), 0.1, 1 / tokens)
+    for part in (pairs[:1], pairs[1:4], pairs[4:]):
+        backward(models[1], collate(part), 0.1, 1 / tokens)
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_schedules():
+    inverse = options(lr=1.0, warmup=100)
+    assert [learning_rate(s, inverse) for s in (1, 50, 100, 400)] == [0.01, 0.5, 1.0, 0.5]
+    constant = options(lr=1.0, warmup=10, schedule="constant")
+    assert [learning_rate(s, constant) for s in (5, 10, 999)] == [0.5, 1.0, 1.0]
+    cosine = options(lr=1.0, warmup=10, schedule="cosine", last_step=110)
+    assert learning_rate(60, cosine) == pytest.approx(0.5)
+    assert learning_rate(110, cosine) == pytest.approx(0.0)
+    assert learning_rate(1, options(lr=1.0, warmup=0)) == 1.0
+
+
+def test_events_come_in_order():
+    events = list(make_trainer().run(never))
+    steps = [event.step for event in events if isinstance(event, Step)]
+    assert steps == list(range(1, 13))
+    assert [e.step for e in events if isinstance(e, Validated)] == [5, 10, 12]
+    assert [e.step for e in events if isinstance(e, SaveDue)] == [5, 10, 12]
+    assert isinstance(events[-1], Stopped) and not events[-1].interrupted
+
+
+@pytest.mark.parametrize("arch", ["lstm", "lstm-attn", "transformer"])
+@pytest.mark.parametrize("stop", [1, 5, 7])
+def test_a_resumed_run_equals_one_that_never_stopped(arch, stop):
+    straight = make_trainer(arch=arch)
+    losses = [e.loss for e in straight.run(never) if isinstance(e, Step)]
+    first = make_trainer(arch=arch)
+    taken = []
+    for event in first.run(lambda: len(taken) >= stop):
+        if isinstance(event, Step):
+            taken.append(event.loss)
+    tensors, values = first.state()
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    torch.manual_seed(12345)
+    second = make_trainer(arch=arch)
+    second.restore(tensors, values)
+    rest = [e.loss for e in second.run(never) if isinstance(e, Step)]
+    assert taken + rest == losses
+    for name, tensor in weights_of(straight.model).items():
+        assert torch.equal(tensor, weights_of(second.model)[name]), name
+    for name, tensor in straight.best_weights.items():
+        if second.best_weights:
+            assert torch.equal(tensor, second.best_weights[name]), name
+
+
+def test_the_mean_of_the_last_weights_is_what_is_validated_and_kept():
+    seen = []
+    trainer = make_trainer(average=2, last_step=40)
+    trainer._validate = lambda model: (
+        seen.append({n: t.clone() for n, t in weights_of(model).items()}) or Score(len(seen), 1.0)
+    )
+    snapshots = []
+    for event in trainer.run(never):
+        if isinstance(event, Validated):
+            snapshots.append({n: t.clone() for n, t in weights_of(trainer.model).items()})
+    assert [averaged_weights(n, 2) for n in (1, 4, 7, 8, 99)] == [1, 1, 1, 2, 2]
+    for name in snapshots[0]:
+        torch.testing.assert_close(seen[6][name], snapshots[6][name])
+        mean = (snapshots[6][name] + snapshots[7][name]) / 2
+        torch.testing.assert_close(seen[7][name], mean)
+        torch.testing.assert_close(trainer.best_weights[name], mean)
+
+
+def test_patience_counts_validations_without_a_better_one():
+    scores = [Score(5, 1), Score(7, 1), Score(7, 1.0), Score(6, 0.5)]
+    events = list(make_trainer(scores, patience=2, last_step=100).run(never))
+    assert [e.best for e in events if isinstance(e, Validated)] == [True, True, False, False]
+    assert events[-1].step == 20
+    assert "no improvement in 2 validations" in events[-1].reason
+
+
+def test_an_equal_bleu_with_a_lower_loss_is_better():
+    assert Score(5, 1.0).beats(None)
+    assert Score(5, 0.9).beats(Score(5, 1.0))
+    assert not Score(4, 0.1).beats(Score(5, 1.0))
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_with_step_rate_and_advice():
+    trainer = make_trainer()
+    events = trainer.run(never)
+    for _ in range(3):
+        next(events)
+    with torch.no_grad():
+        trainer.model.readout.weight.fill_(math.nan)
+    with pytest.raises(WorkFailed, match=r"step 4, learning rate 0\.00.*nan.*Try a lower --lr"):
+        list(events)
+
+
+def test_an_absurd_loss_for_twenty_steps_is_divergence():
+    trainer = make_trainer(last_step=100, lr=1e-9, warmup=0)
+    with torch.no_grad():
+        trainer.model.projection.bias[5:].add_(1e4)
+    with pytest.raises(WorkFailed, match="diverged at step 20"):
+        list(trainer.run(never))
+
+
+def test_training_in_bf16_learns_as_in_fp32():
+    losses = {}
+    for name in ("fp32", "bf16"):
+        trainer = make_trainer(precision=Precision(name, ""), last_step=60, validate_every=100)
+        losses[name] = [e.loss for e in trainer.run(never) if isinstance(e, Step)]
+    assert losses["bf16"] != losses["fp32"]
+    assert losses["bf16"][-1] == pytest.approx(losses["fp32"][-1], rel=0.1)
+    assert losses["bf16"][-1] < 0.8 * losses["bf16"][0]
+
+
+def test_the_rule_of_precision():
+    cpu = torch.device("cpu")
+    expected = "bf16" if cpu_has_bf16() else "fp32"
+    assert choose_training_precision("auto", cpu, bf16_pays_on_cpu=True).name == expected
+    assert choose_training_precision("auto", cpu, bf16_pays_on_cpu=False).name == "fp32"
+    refused = choose_training_precision("fp16", cpu, bf16_pays_on_cpu=True)
+    assert refused.name == "fp32" and "warning" in refused.reason
+    assert choose_translation_precision("auto", cpu).name == "fp32"
+    assert choose_device("auto").type in {"cpu", "cuda", "mps"}
