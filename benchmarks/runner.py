@@ -59,4 +59,5 @@ def row(result: dict[str, Any]) -> str:
     system = result["evaluation"]["systems"][0]
     cells = [*system["buckets"], system]
     scores = " ".join("   n/a" if c["bleu"] is None else f"{c['bleu']:6.1f}" for c in cells)
-    return f"{result['arch']:12} seed {result['seed']}  {result['steps']:6} steps {result['seconds']:6.0f} s {scores}"
+    spent = f"{result['steps']:6} steps {result['seconds']:6.0f} s"
+    return f"{result['arch']:12} seed {result['seed']} {spent} {scores}"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from nmt_cli.errors import WorkFailed
+from nmt_cli.errors import NmtError, WorkFailed
 
 
 def write_whole(path: Path, data: bytes | str) -> None:
@@ -44,6 +44,16 @@ def _write_and_flush(beside: Path, path: Path, write: Callable[[Path], None]) ->
     flush(beside)
     beside.replace(path)
     flush(path.parent)
+
+
+def require_folder(path: Path) -> None:
+    """Refuse a file name in a folder that is not there, before the work is done for it.
+
+    Raises:
+        NmtError: naming the folder.
+    """
+    if not path.absolute().parent.is_dir():
+        raise NmtError(f"{path}: the folder {path.parent} does not exist; make it first")
 
 
 def flush(path: Path) -> None:

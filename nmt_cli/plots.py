@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt_cli.errors import NmtError
-from nmt_cli.files import write_whole
+from nmt_cli.files import require_folder, write_whole
 
 if TYPE_CHECKING:
     from nmt_cli.evaluation import Report
@@ -26,8 +26,7 @@ def check_format(path: Path, formats: tuple[str, ...] = FORMATS) -> None:
     """
     if path.suffix.lower() not in formats:
         raise NmtError(f"{path}: the name must end in {', '.join(formats)}")
-    if not path.absolute().parent.is_dir():
-        raise NmtError(f"{path}: the folder {path.parent} does not exist")
+    require_folder(path)
 
 
 def _pyplot() -> Any:

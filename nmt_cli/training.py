@@ -300,8 +300,8 @@ class Trainer:
         if self.progress.hopeless >= _HOPELESS_STEPS:
             raise WorkFailed(
                 self._diverged(
-                    f"the loss {loss:.4g} has been above {self._absurd:.4g}, ten times that of "
-                    f"guessing, for {_HOPELESS_STEPS} steps"
+                    f"the loss {loss:.4g} is not nan or inf yet, but has been above "
+                    f"{self._absurd:.4g}, ten times that of guessing, for {_HOPELESS_STEPS} steps"
                 )
             )
 

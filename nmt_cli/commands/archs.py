@@ -12,13 +12,20 @@ def archs(
 ) -> int:
     """List the architectures, or the options, defaults and paper of one."""
     from nmt_cli.display import aligned
-    from nmt_cli.models import Vocabulary, architecture, architectures, parameter_count
+    from nmt_cli.models import (
+        Vocabulary,
+        architecture,
+        architectures,
+        parameter_count,
+        resolve_options,
+    )
     from nmt_cli.models.options import describe
 
     if name is None:
         rows = [["name", "parameters", "what"]]
         for arch in architectures():
-            model = arch.build(arch.options(), Vocabulary(8000, 8000, True))
+            options = resolve_options(arch.name, "small", {})
+            model = arch.build(options, Vocabulary(8000, 8000, True))
             rows.append([arch.name, f"{parameter_count(model) / 1e6:.1f} M", arch.summary])
         typer.echo("\n".join(aligned(rows, text_columns=(0, 2))))
         typer.echo("(parameters of --size small with a vocabulary of 8,000)")

@@ -113,11 +113,15 @@ def evaluate(
     from nmt_cli.display import Screen, metrics_table, report_table
     from nmt_cli.evaluation import evaluate as judge
     from nmt_cli.experiment import make_test_set
+    from nmt_cli.files import require_folder
 
     screen = Screen(quiet)
     names = [name.strip() for name in metrics.split(",")]
     if plot:
         plots.check_format(plot)
+    for path in (csv_file, Path(json_file) if json_file not in {None, "-"} else None):
+        if path is not None:
+            require_folder(path)
     runs = [_named_run(word) for word in run or []]
     files = [_named_file(word) for word in hyp or []]
     if not runs and not files:
@@ -142,9 +146,6 @@ def evaluate(
     ]
     systems += [_read_output(name, path, request) for name, path in files]
     report = judge(test, systems, bleu, names, split)
-    for name in ("bleu", *names):
-        if name not in names:
-            names.insert(0, name)
     _write(report, test, systems, json_file, csv_file, plot, save)
     if json_file == "-":
         return 0

@@ -26,10 +26,12 @@ from nmt_cli.errors import NmtError
 
 if TYPE_CHECKING:
     from nmt_cli.display import Bar, Screen
-    from nmt_cli.experiment import Config, DataConfig
+    from nmt_cli.experiment import Config, DataConfig, End
 
 
-GENERATED_DROPOUT = 0.1
+_GENERATED_DROPOUT = 0.0
+_GENERATED_SMOOTHING = 0.0
+_GENERATED_EPOCHS = 8.0
 
 
 class Schedule(str, Enum):
@@ -96,7 +98,8 @@ def train(
     ] = None,
     size: Annotated[Size, typer.Option(help="Preset of the architecture's options.")] = Size.small,
     epochs: Annotated[
-        float | None, typer.Option(min=0, help="Stop after so many passes over the data.")
+        float | None,
+        typer.Option(min=0, help="Stop after so many passes.  [default: 30; 8 on toy]"),
     ] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Stop after so many optimizer steps.")
@@ -129,7 +132,7 @@ def train(
     ] = None,
     dropout: Annotated[
         float | None,
-        typer.Option(min=0, max=0.99, help="Same as -O dropout=X.  [default: 0.3; 0.1 on toy]"),
+        typer.Option(min=0, max=0.99, help="Same as -O dropout=X.  [default: 0.3; 0 on toy]"),
     ] = None,
     label_smoothing: Annotated[
         float | None,
@@ -288,17 +291,19 @@ def _config(
     *,
     data: DataConfig,
     training: dict[str, Any],
+    end: End,
     batch_tokens: int | None,
     **rest: Any,
 ) -> Config:
     """Resolve the architecture's options and recipe.
 
-    A generated corpus has no noise to guard against: little dropout, no label smoothing.
+    A generated corpus has no noise to guard against: no dropout, no label smoothing, and a few
+    epochs suffice.
     """
     import dataclasses
 
     from nmt_cli.corpus.readers import is_generated
-    from nmt_cli.experiment import Config
+    from nmt_cli.experiment import Config, End
     from nmt_cli.models import architecture, resolve_options
     from nmt_cli.models.options import parse_assignments
     from nmt_cli.runs import RunFolder
@@ -307,8 +312,9 @@ def _config(
     if dropout is not None:
         given["dropout"] = dropout
     if is_generated(data.spec):
-        given.setdefault("dropout", GENERATED_DROPOUT)
-        training = {"label_smoothing": 0.0, **training}
+        given.setdefault("dropout", _GENERATED_DROPOUT)
+        training = {"label_smoothing": _GENERATED_SMOOTHING, **training}
+        end = end if end != End() else End(epochs=_GENERATED_EPOCHS)
     if init is not None:
         parent = RunFolder(init).config()
         arch = parent["arch"]
@@ -320,6 +326,7 @@ def _config(
         init=str(init) if init else None,
         data=data,
         training=training,
+        end=end,
         **rest,
     )
 

@@ -106,7 +106,7 @@ def translate(
     """
     from nmt_cli.batches import BatchSize
     from nmt_cli.display import Screen
-    from nmt_cli.files import write_whole
+    from nmt_cli.files import require_folder, write_whole
     from nmt_cli.precision import choose_device, choose_translation_precision
     from nmt_cli.runs import RunFolder, newest_run
     from nmt_cli.search import SearchOptions
@@ -122,6 +122,8 @@ def translate(
         max_length=max_length,
     )
     _check_attention(attention, layer, head, align)
+    if out is not None:
+        require_folder(out)
     for path in files or []:
         if not path.is_file():
             raise NmtError(f"{path}: no such file")

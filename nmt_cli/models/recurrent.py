@@ -40,7 +40,7 @@ LstmState = tuple[Tensor, Tensor]
 class LstmOptions:
     """Options of both LSTM architectures."""
 
-    d_model: Annotated[int, "width of the decoder state; the encoder's directions share it"] = 512
+    d_model: Annotated[int, "width of the decoder state; the encoder's directions share it"] = 256
     d_embed: Annotated[int, "width of the embeddings"] = 256
     layers: Annotated[int, "stacked layers, in the encoder and in the decoder"] = 1
     bidirectional: Annotated[bool, "read the source in both directions"] = True
@@ -439,8 +439,8 @@ register(
         paper="Sutskever et al. 2014, Sequence to Sequence Learning with Neural Networks",
         options=FixedVectorOptions,
         build=FixedVectorLstm,
-        recipe=Recipe(lr=2e-3, warmup=200),
-        sizes=_SIZES,
+        recipe=Recipe(lr=2e-3, warmup=300, batch_tokens=1024),
+        sizes={**_SIZES, "small": {"d_model": 512}},
         variants=(*_SHAPES, {"reverse_source": True, "bidirectional": False, "context": "start"}),
     )
 )
@@ -452,7 +452,7 @@ register(
         "Neural Machine Translation",
         options=LstmAttentionOptions,
         build=build_attentional,
-        recipe=Recipe(lr=2e-3, warmup=200),
+        recipe=Recipe(lr=2e-3, warmup=300, batch_tokens=1024),
         sizes=_SIZES,
         variants=(
             *_SHAPES,

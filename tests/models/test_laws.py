@@ -45,8 +45,15 @@ def build(arch, variant) -> Seq2Seq:
 
 
 def pytest_generate_tests(metafunc):
-    if "arch" in metafunc.fixturenames:
-        metafunc.parametrize(("arch", "variant"), CASES)
+    if "arch" not in metafunc.fixturenames:
+        return
+    cases = CASES
+    if metafunc.function.__name__ == "test_a_handful_of_pairs_is_fitted_exactly":
+        cases = [
+            pytest.param(*case.values, id=case.id, marks=pytest.mark.slow if case.values[1] else ())
+            for case in CASES
+        ]
+    metafunc.parametrize(("arch", "variant"), cases)
 
 
 def ids(*shape: int) -> torch.Tensor:
@@ -214,12 +221,9 @@ def test_recurrent_state_is_at_least_fp32_under_autocast(arch, variant):
 
 def test_a_handful_of_pairs_is_fitted_exactly(arch, variant):
     torch.manual_seed(0)
-    model = arch.build(
-        small_options(arch, {"d_model": 32, "d_embed": 32} | dict(variant))
-        if "d_embed" in {o.name for o in describe(arch.options)}
-        else small_options(arch, {"d_model": 32} | dict(variant)),
-        Vocabulary(V, V, True),
-    )
+    known = {option.name for option in describe(arch.options)}
+    wide = {name: 32 for name in ("d_model", "d_embed") if name in known}
+    model = arch.build(small_options(arch, {**wide, **variant}), Vocabulary(V, V, True))
     pairs = [with_ends(ids(n).tolist(), ids(n).tolist()) for n in (2, 3, 4, 5)]
     options = TrainingOptions(
         lr=5e-3, warmup=20, schedule="constant", accumulate=1, label_smoothing=0.0, clip_norm=1.0,

@@ -28,10 +28,10 @@ class Share(NamedTuple):
 
 
 TRAINING_LENGTHS = (
-    Share(3, 10, 0.60),
-    Share(11, 20, 0.17),
-    Share(21, 30, 0.07),
-    Share(31, 40, 0.06),
+    Share(3, 10, 0.66),
+    Share(11, 20, 0.14),
+    Share(21, 30, 0.05),
+    Share(31, 40, 0.05),
     Share(41, 50, 0.05),
     Share(51, 60, 0.05),
 )

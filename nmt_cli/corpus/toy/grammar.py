@@ -88,7 +88,7 @@ class Dice:
     def pick_common(self, items: Sequence[ItemT]) -> ItemT:
         """Draw one item, the earlier ones far more often, as words of a language are."""
         place = self._random.random()
-        return items[int(place * place * place * len(items))]
+        return items[int(place * place * place * place * len(items))]
 
 
 @cache
