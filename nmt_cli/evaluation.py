@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt_cli.batches import BatchSize
+from nmt_cli.corpus.pairs import PairList
 from nmt_cli.errors import NmtError
 from nmt_cli.metrics import (
     METRICS,
@@ -18,16 +21,27 @@ from nmt_cli.metrics import (
     Interval,
     Unit,
     bucket_index,
+    buckets_of,
     chrf,
     compare,
     exact,
     interval,
+    length_unit,
+    quantile_edges,
     resamples,
     ter,
+    text_lengths,
 )
+from nmt_cli.search import SearchOptions
+from nmt_cli.tokenizer import Tokenizer
+from nmt_cli.translation import Translator
 
 FEW_SENTENCES = 30
 """A bucket under this many sentences is marked: its score is hardly more than chance."""
+
+_BATCH = BatchSize(tokens=2048)
+"""Budget for translating a test set; on a CPU larger batches gain nothing."""
+DEFAULT_EDGES = (10, 20, 30, 40, 50)
 
 _OTHER_METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
     "chrf": chrf,
@@ -134,6 +148,47 @@ class _Scored(NamedTuple):
 
     cell: Cell
     samples: Floats | None
+
+
+def make_sample(
+    pairs: PairList,
+    edges: tuple[int, ...] | None = None,
+    quantiles: int | None = None,
+    unit: Unit | None = None,
+    src_tokenizer: Tokenizer | None = None,
+) -> Sample:
+    """Measure the sources of a test set and choose its buckets."""
+    sources = [pair.src for pair in pairs.pairs]
+    unit = unit or length_unit(pairs.src_lang)
+    if unit == "token":
+        if src_tokenizer is None:
+            raise NmtError("--unit token needs a run, whose tokenizer counts")
+        lengths = [len(ids) for ids in src_tokenizer.encode_all(sources)]
+    else:
+        lengths = text_lengths(sources, unit)
+    chosen = quantile_edges(lengths, quantiles) if quantiles else edges or DEFAULT_EDGES
+    return Sample(
+        pairs.name,
+        sources,
+        [pair.tgt for pair in pairs.pairs],
+        lengths,
+        unit,
+        buckets_of(list(chosen)),
+    )
+
+
+def translate_sample(
+    name: str,
+    translator: Translator,
+    test: Sample,
+    options: SearchOptions,
+    on_done: Callable[[int], None] | None = None,
+) -> SystemOutput:
+    """Translate a test set, timed."""
+    began = time.perf_counter()
+    results = translator.translate(test.sources, options, _BATCH, on_done=on_done)
+    seconds = time.perf_counter() - began
+    return SystemOutput(name, [result.outputs[0].text for result in results], seconds)
 
 
 def evaluate(

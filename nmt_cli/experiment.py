@@ -18,11 +18,11 @@ import torch
 from nmt_cli import __version__, metrics, tokenizer
 from nmt_cli.batches import BatchSize, IdPair, TrainingBatches, collate, cut, with_ends
 from nmt_cli.corpus.lines import EncodingErrors
-from nmt_cli.corpus.pairs import Pair, PairList, Request
+from nmt_cli.corpus.pairs import Pair, Request
 from nmt_cli.corpus.preflight import Limits, preflight
 from nmt_cli.corpus.splits import load_splits
 from nmt_cli.errors import NmtError
-from nmt_cli.evaluation import Report, Sample, SystemOutput, evaluate
+from nmt_cli.evaluation import Report, evaluate, make_sample, translate_sample
 from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.models import Seq2Seq, Vocabulary, architecture, parameter_count
 from nmt_cli.models.options import parse
@@ -52,7 +52,6 @@ from nmt_cli.translation import Translator, load_model, search_all
 
 VALIDATION_SENTENCES = 500
 """Validation translates at most so many sentences, the first ones, greedily."""
-DEFAULT_EDGES = (10, 20, 30, 40, 50)
 _VALIDATION_BATCH = BatchSize(tokens=4096)
 
 
@@ -445,8 +444,8 @@ class _Session:
             choose_translation_precision("auto", self.device),
         )
         tgt_lang = self.splits.test.tgt_lang
-        test = make_test_set(self.splits.test)
-        output = translate_test(self.folder.name, translator, test, SearchOptions())
+        test = make_sample(self.splits.test)
+        output = translate_sample(self.folder.name, translator, test, SearchOptions())
         report = evaluate(test, [output], metrics.Bleu(metrics.bleu_tokenizer(tgt_lang)[0]))
         write_whole(self.folder.path / "eval.json", json.dumps(report.as_json(), indent=2) + "\n")
         self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)
@@ -490,51 +489,6 @@ def resolve_training(config: Config, per_epoch: int) -> TrainingOptions:
 
 def _steps_of(epochs: float | None, per_epoch: int) -> int | None:
     return None if epochs is None else max(1, math.ceil(epochs * per_epoch))
-
-
-def make_test_set(
-    pairs: PairList,
-    edges: tuple[int, ...] | None = None,
-    quantiles: int | None = None,
-    unit: metrics.Unit | None = None,
-    src_tokenizer: Tokenizer | None = None,
-) -> Sample:
-    """Measure the sources of a test set and choose its buckets."""
-    sources = [pair.src for pair in pairs.pairs]
-    unit = unit or metrics.length_unit(pairs.src_lang)
-    if unit == "token":
-        if src_tokenizer is None:
-            raise NmtError("--unit token needs a run, whose tokenizer counts")
-        lengths = [len(ids) for ids in src_tokenizer.encode_all(sources)]
-    else:
-        lengths = metrics.text_lengths(sources, unit)
-    chosen = metrics.quantile_edges(lengths, quantiles) if quantiles else edges or DEFAULT_EDGES
-    return Sample(
-        pairs.name,
-        sources,
-        [pair.tgt for pair in pairs.pairs],
-        lengths,
-        unit,
-        metrics.buckets_of(list(chosen)),
-    )
-
-
-def translate_test(
-    name: str,
-    translator: Translator,
-    test: Sample,
-    options: SearchOptions,
-    on_done: Callable[[int], None] | None = None,
-) -> SystemOutput:
-    """Translate a test set, timed."""
-    began = time.perf_counter()
-    results = translator.translate(test.sources, options, TEST_BATCH, on_done=on_done)
-    seconds = time.perf_counter() - began
-    return SystemOutput(name, [result.outputs[0].text for result in results], seconds)
-
-
-TEST_BATCH = BatchSize(tokens=2048)
-"""Budget for translating a test set; on a CPU larger batches gain nothing."""
 
 
 def _now() -> str:

@@ -112,7 +112,7 @@ def evaluate(
     from nmt_cli import plots
     from nmt_cli.display import Screen, metrics_table, report_table
     from nmt_cli.evaluation import evaluate as judge
-    from nmt_cli.experiment import make_test_set
+    from nmt_cli.evaluation import make_sample
     from nmt_cli.files import require_folder
 
     screen = Screen(quiet)
@@ -131,7 +131,7 @@ def evaluate(
 
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
     pairs = _test_pairs([folder for _, folder in runs], data, split, src, ref, request, screen)
-    test = make_test_set(
+    test = make_sample(
         pairs,
         edges=parse_numbers(buckets, "--buckets") if buckets else None,
         quantiles=quantiles,
@@ -296,7 +296,7 @@ def _translate(
     precision: str,
     screen: Screen,
 ) -> SystemOutput:
-    from nmt_cli.experiment import translate_test
+    from nmt_cli.evaluation import translate_sample
     from nmt_cli.precision import choose_device, choose_translation_precision
     from nmt_cli.search import SearchOptions
     from nmt_cli.translation import load_translator
@@ -309,7 +309,7 @@ def _translate(
     )
     options = SearchOptions(beam=beam, length_penalty=length_penalty)
     with screen.progress(name, len(test.sources)) as bar:
-        return translate_test(name, translator, test, options, on_done=bar.advance)
+        return translate_sample(name, translator, test, options, on_done=bar.advance)
 
 
 def _read_output(name: str, path: Path, request: Request) -> SystemOutput:
