@@ -40,7 +40,7 @@ FEW_SENTENCES = 30
 """A bucket under this many sentences is marked: its score is hardly more than chance."""
 
 _BATCH = BatchSize(tokens=2048)
-"""Budget for translating a test set; on a CPU larger batches gain nothing."""
+"""Budget for translating a test set."""
 DEFAULT_EDGES = (10, 20, 30, 40, 50)
 
 _OTHER_METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
@@ -251,9 +251,9 @@ def _score(
 ) -> _Scored:
     hypotheses = [system.hypotheses[i] for i in group]
     references = [test.references[i] for i in group]
-    values = {
-        name: _OTHER_METRICS[name](hypotheses, references) if group else None for name in others
-    }
+    cased = (lambda line: line.lower()) if bleu.lowercase else str
+    sides = [cased(line) for line in hypotheses], [cased(line) for line in references]
+    values = {name: _OTHER_METRICS[name](*sides) if group else None for name in others}
     if not group:
         return _Scored(Cell(0, None, None, values, None, None, "no sentences"), None)
     rows = statistics[group]

@@ -237,12 +237,14 @@ class _Session:
         self.log_size = 0
 
     def read_data(self) -> Iterator[RunEvent]:
+        data = self.config.data
+        raw = load_splits(data.spec, data.valid, data.test, data.request())
+        if self.precision.warning:
+            yield Note(f"warning: {self.precision.warning}")
         yield Note(
             f"device: {self.device}, precision: {self.precision.name} "
             f"({self.precision.reason}), threads: {torch.get_num_threads()}"
         )
-        data = self.config.data
-        raw = load_splits(data.spec, data.valid, data.test, data.request())
         for note in raw.notes:
             yield Note(note)
         self.splits, report, self.fingerprints = preflight(raw, Limits(data.max_words))
@@ -277,7 +279,10 @@ class _Session:
         def note(wanted: int, given: int) -> None:
             if asked is not None:
                 lowered.append(
-                    Note(f"--vocab-size {wanted}: the {name} text fills only {given}, using that")
+                    Note(
+                        f"warning: --vocab-size {wanted} is more than the {name} text fills; "
+                        f"the vocabulary has {given}"
+                    )
                 )
 
         trained = tokenizer.train(lines, config.rule(), config.kind, size, note)
@@ -309,10 +314,14 @@ class _Session:
         self.per_epoch = math.ceil(batches.per_epoch / config.training.get("accumulate", 1))
         self.options = resolve_training(config, self.per_epoch)
         self.valid_ids = self._ids(self.splits.valid.pairs)
-        self.bleu = metrics.Bleu(metrics.bleu_tokenizer(self.splits.train.tgt_lang)[0])
+        self.bleu = self._bleu()
         self.trainer = Trainer(
             self.model, batches, self._validate, self.options, self.precision, self.vocab.tgt
         )
+
+    def _bleu(self) -> metrics.Bleu:
+        name, _ = metrics.bleu_tokenizer(self.splits.train.tgt_lang)
+        return metrics.Bleu(name, self.config.tokenizer.lowercase)
 
     def _ids(self, pairs: list[Pair]) -> list[IdPair]:
         src = self.src_tokenizer.encode_all(pair.src for pair in pairs)
@@ -386,10 +395,10 @@ class _Session:
         )
 
     def train(self, interrupted: Callable[[], bool]) -> Iterator[RunEvent]:
-        pairs = len(self.splits.train.pairs)
+        steps = "1 step" if self.per_epoch == 1 else f"{self.per_epoch} steps"
         yield Note(
-            f"{self.config.arch}: {parameter_count(self.model):,} parameters; {pairs} pairs in "
-            f"{self.per_epoch} steps an epoch; run folder {self.folder.path}"
+            f"{self.config.arch}: {parameter_count(self.model):,} parameters; an epoch is {steps}; "
+            f"run folder {self.folder.path}"
         )
         yield Prepared(self.options.last_step, self.per_epoch, self.trainer.progress.step)
         for event in self.trainer.run(interrupted):
@@ -443,10 +452,9 @@ class _Session:
             self.tgt_tokenizer,
             choose_translation_precision("auto", self.device),
         )
-        tgt_lang = self.splits.test.tgt_lang
         test = make_sample(self.splits.test)
         output = translate_sample(self.folder.name, translator, test, SearchOptions())
-        report = evaluate(test, [output], metrics.Bleu(metrics.bleu_tokenizer(tgt_lang)[0]))
+        report = evaluate(test, [output], self._bleu())
         write_whole(self.folder.path / "eval.json", json.dumps(report.as_json(), indent=2) + "\n")
         self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)
         yield Evaluated(report)

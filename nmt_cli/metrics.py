@@ -91,6 +91,7 @@ class Bleu:
     def __init__(self, tokenizer: str, lowercase: bool = False) -> None:
         from sacrebleu.metrics.bleu import BLEU
 
+        self.lowercase = lowercase
         logging.getLogger("sacrebleu").setLevel(logging.ERROR)
         try:
             self._metric = BLEU(tokenize=tokenizer, lowercase=lowercase, effective_order=True)

@@ -23,6 +23,8 @@ class Precision:
 
     name: PrecisionName
     reason: str
+    warning: str | None = None
+    """What the user should know when it is not what was asked for."""
 
     def autocast(self, device: torch.device) -> AbstractContextManager[None]:
         """Give the context in which the model runs."""
@@ -56,7 +58,7 @@ def choose_training_precision(
 ) -> Precision:
     """Choose the precision of training."""
     if choice == "fp16" and device.type == "cpu":
-        return Precision("fp32", "warning: fp16 is not for training on a CPU, using fp32 instead")
+        return Precision("fp32", "in place of fp16", "fp16 does not train on a CPU: using fp32")
     if choice != "auto":
         return Precision(choice, "as asked")
     if device.type == "cuda":
@@ -73,7 +75,7 @@ def choose_training_precision(
 def choose_translation_precision(choice: PrecisionChoice, device: torch.device) -> Precision:
     """Choose the precision of translating: fp32 on a CPU, so that neighbours do not matter."""
     if choice == "fp16" and device.type == "cpu":
-        return Precision("fp32", "warning: fp16 is slow on a CPU, using fp32 instead")
+        return Precision("fp32", "in place of fp16", "fp16 is slow on a CPU: using fp32")
     if choice != "auto":
         return Precision(choice, "as asked")
     if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):

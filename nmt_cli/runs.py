@@ -128,7 +128,10 @@ class RunFolder:
         """
         path = self.path / "model.safetensors"
         if not path.is_file():
-            raise NmtError(f"{path}: not there yet; the run has no validated weights so far")
+            raise NmtError(
+                f"{path}: no such file; a run has weights after its first validation, so let it "
+                f"train on by `nmt train --resume {self.path}`"
+            )
         weights = _read_tensors(path)
         wanted = dict(model.named_parameters())
         wrong = [
@@ -188,6 +191,9 @@ class RunFolder:
     def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Read the newest resumable state, and put the best weights of that moment back.
 
+        Where nothing had been validated by then, the weights that are there stay until the
+        first validation replaces them.
+
         Raises:
             NmtError: if there is none or it is corrupt.
         """
@@ -200,8 +206,6 @@ class RunFolder:
         best = folder / "best.safetensors"
         if best.is_file():
             write_whole(self.path / "model.safetensors", best.read_bytes())
-        else:
-            (self.path / "model.safetensors").unlink(missing_ok=True)
         return tensors, values
 
     def truncate_log(self, size: int) -> None:

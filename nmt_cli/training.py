@@ -240,9 +240,9 @@ class Trainer:
             if progress.step % options.validate_every == 0:
                 yield self._validation()
             progress.seconds = time.perf_counter() - started
-            if progress.step % options.save_every == 0:
+            if progress.step % options.save_every == 0 and not progress.hopeless:
                 yield SaveDue(progress.step)
-        if progress.step % options.save_every != 0:
+        if progress.step % options.save_every != 0 or progress.hopeless:
             yield SaveDue(progress.step)
         if not interrupted() and (
             progress.step % options.validate_every != 0 or progress.best is None
@@ -308,8 +308,9 @@ class Trainer:
     def _diverged(self, what: str) -> str:
         return (
             f"training diverged at step {self.progress.step + 1}, learning rate {self._rate:.3g}: "
-            f"{what}; no checkpoint was overwritten. Try a lower --lr (a tenth), a longer "
-            "--warmup, a lower --clip-norm, or --precision fp32"
+            f"{what}; nothing was saved since the loss went wrong. Train anew with a lower --lr (a "
+            "tenth), a longer --warmup or a lower --clip-norm"
+            + (", or --precision fp32" if self.precision.name != "fp32" else "")
         )
 
     def _leave_fp16(self, batches: list[Batch], tokens: int) -> str:

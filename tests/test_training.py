@@ -214,7 +214,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_step_rate_and_advice():
         next(events)
     with torch.no_grad():
         trainer.model.readout.weight.fill_(math.nan)
-    with pytest.raises(WorkFailed, match=r"step 4, learning rate 0\.00.*nan.*Try a lower --lr"):
+    with pytest.raises(WorkFailed, match=r"step 4, learning rate 0\.00.*nan.*a lower --lr"):
         list(events)
 
 
@@ -242,6 +242,6 @@ def test_the_rule_of_precision():
     assert choose_training_precision("auto", cpu, bf16_pays_on_cpu=True).name == expected
     assert choose_training_precision("auto", cpu, bf16_pays_on_cpu=False).name == "fp32"
     refused = choose_training_precision("fp16", cpu, bf16_pays_on_cpu=True)
-    assert refused.name == "fp32" and "warning" in refused.reason
+    assert refused.name == "fp32" and "fp16" in refused.warning
     assert choose_translation_precision("auto", cpu).name == "fp32"
     assert choose_device("auto").type in {"cpu", "cuda", "mps"}

@@ -205,8 +205,8 @@ def train(
     screen = Screen(quiet)
     end = experiment.End(steps, epochs, minutes)
     if resume is not None:
-        _refuse_with_resume(ctx)
         folder = RunFolder(resume)
+        _refuse_changes(ctx, folder.config()["request"])
         changes: dict[str, Any] = {"device": device.value} if _given(ctx, "device") else {}
         if threads is not None:
             changes["threads"] = threads
@@ -271,9 +271,31 @@ def _given(ctx: typer.Context, name: str) -> bool:
 _WITH_RESUME = {"resume", "epochs", "steps", "minutes", "device", "threads", "quiet"}
 
 
-def _refuse_with_resume(ctx: typer.Context) -> None:
-    """With --resume only the end, the device and the logging may be given anew."""
-    others = [name for name in ctx.params if name not in _WITH_RESUME and _given(ctx, name)]
+_STORED_AS = {
+    "data": "spec",
+    "tokenizer": "kind",
+    "vocab_size": "size",
+    "separate_vocab": "separate",
+}
+
+
+def _refuse_changes(ctx: typer.Context, request: dict[str, Any]) -> None:
+    """With --resume only the end, the device and the logging may be given anew.
+
+    An option that repeats what the run was begun with changes nothing and is let pass.
+    """
+    parts = (request["data"], request["tokenizer"], request["training"], request["options"])
+    stored = {**request, **{key: value for part in parts for key, value in part.items()}}
+
+    def changes(name: str) -> bool:
+        value = getattr(ctx.params[name], "value", ctx.params[name])
+        return bool(value != stored.get(_STORED_AS.get(name, name)))
+
+    others = [
+        name
+        for name in ctx.params
+        if name not in _WITH_RESUME and _given(ctx, name) and changes(name)
+    ]
     if others:
         options = ", ".join("--" + name.replace("_", "-") for name in others)
         raise NmtError(
@@ -391,6 +413,6 @@ def _follow(begin: Any, folder: Path, screen: Screen) -> int:
 
 def _show_validation(event: Any, bar: Bar, screen: Screen) -> None:
     screen.note(
-        f"step {event.step}  epoch {event.epoch}  validation: BLEU {event.score.bleu:.1f}, "
+        f"step {event.step}  epoch {event.epoch}  validation: greedy BLEU {event.score.bleu:.1f}, "
         f"loss {event.score.loss:.3f}" + ("  (best so far)" if event.best else "")
     )

@@ -129,8 +129,8 @@ def translate(
             raise NmtError(f"{path}: no such file")
     chosen_device = choose_device(device.value)
     chosen_precision = choose_translation_precision(precision.value, chosen_device)
-    if chosen_precision.reason.startswith("warning"):
-        screen.note(chosen_precision.reason)
+    if chosen_precision.warning:
+        screen.note(f"warning: {chosen_precision.warning}")
     if model:
         runs: list[RunFolder] = [RunFolder(path) for path in model]
     else:

@@ -35,6 +35,10 @@ def open_corpus(spec: str, request: Request) -> Corpus:
         src, _, tgt = spec.partition(",")
         return Corpus(spec, {"": partial(read_pair_files, Path(src), Path(tgt), request)})
     name, _, options = spec.partition(":")
+    if name == "hf":
+        raise NmtError(
+            f"{spec}: Hugging Face data sets cannot be read yet; save its columns as a TSV"
+        )
     if name in GENERATORS:
         return GENERATORS[name](options, request)
     return Corpus(spec, {"": partial(_read_prefix, path, request)})
