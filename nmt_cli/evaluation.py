@@ -39,6 +39,9 @@ from nmt_cli.translation import Translator
 FEW_SENTENCES = 30
 """A bucket under this many sentences is marked: its score is hardly more than chance."""
 
+FEWEST_TO_RESAMPLE = 10
+"""Under this many sentences a bootstrap interval or p-value would only mislead."""
+
 _BATCH = BatchSize(tokens=2048)
 """Budget for translating a test set."""
 DEFAULT_EDGES = (10, 20, 30, 40, 50)
@@ -263,6 +266,8 @@ def _score(
         note = "the references are too short for a 4-gram"
         return _Scored(Cell(len(group), None, None, values, ratio, None, note), None)
     score = bleu.score(summed)
+    if len(group) < FEWEST_TO_RESAMPLE:
+        return _Scored(Cell(len(group), score, None, values, ratio, None, None), None)
     samples = np.array([bleu.score(row) for row in draws @ rows])
     comparison = None
     if first is not None and first.samples is not None and first.cell.bleu is not None:

@@ -7,11 +7,11 @@ import hashlib
 import math
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -159,11 +159,21 @@ class Evaluated(NamedTuple):
     report: Report
 
 
+class Watcher(Protocol):
+    """What a run asks and tells while it goes on."""
+
+    def interrupted(self) -> bool:
+        """Tell whether to save and stop; asked after each step."""
+
+    def translated(self, done: int, total: int) -> None:
+        """Hear how many test sentences are translated."""
+
+
 RunEvent = Event | Note | Prepared | Evaluated
 
 
 def start(
-    config: Config, folder: RunFolder, overwrite: bool, interrupted: Callable[[], bool]
+    config: Config, folder: RunFolder, overwrite: bool, watcher: Watcher
 ) -> Iterator[RunEvent]:
     """Train a new run.
 
@@ -171,7 +181,7 @@ def start(
         config: what to do.
         folder: where to; made once the data has proved usable.
         overwrite: whether a run that is there is removed.
-        interrupted: asked after each step whether to save and stop at once.
+        watcher: asked whether to stop, told how the final translation comes on.
 
     Raises:
         NmtError: for bad input, or a folder that holds a run already.
@@ -190,18 +200,16 @@ def start(
         RunFolder(Path(config.init)).load_weights(session.model)
     folder.clear()
     session.write_folder()
-    yield from session.train(interrupted)
+    yield from session.train(watcher)
 
 
-def resume(
-    folder: RunFolder, changes: dict[str, Any], interrupted: Callable[[], bool]
-) -> Iterator[RunEvent]:
+def resume(folder: RunFolder, changes: dict[str, Any], watcher: Watcher) -> Iterator[RunEvent]:
     """Go on with a run, bit for bit as if it had never stopped.
 
     Args:
         folder: the run.
         changes: fields of ``Config`` given anew: the end, device, precision of the device.
-        interrupted: asked after each step whether to save and stop at once.
+        watcher: asked whether to stop, told how the final translation comes on.
 
     Raises:
         NmtError: if there is nothing to go on from, or the data has changed.
@@ -217,7 +225,7 @@ def resume(
         )
     session.build()
     session.restore()
-    yield from session.train(interrupted)
+    yield from session.train(watcher)
 
 
 class _Session:
@@ -394,19 +402,19 @@ class _Session:
             request=self.config.as_json(),
         )
 
-    def train(self, interrupted: Callable[[], bool]) -> Iterator[RunEvent]:
+    def train(self, watcher: Watcher) -> Iterator[RunEvent]:
         steps = "1 step" if self.per_epoch == 1 else f"{self.per_epoch} steps"
         yield Note(
             f"{self.config.arch}: {parameter_count(self.model):,} parameters; an epoch is {steps}; "
             f"run folder {self.folder.path}"
         )
         yield Prepared(self.options.last_step, self.per_epoch, self.trainer.progress.step)
-        for event in self.trainer.run(interrupted):
+        for event in self.trainer.run(watcher.interrupted):
             self._keep(event)
             yield event
             if isinstance(event, Stopped) and event.interrupted:
                 return
-        yield from self._finish()
+        yield from self._finish(watcher)
 
     def _keep(self, event: Event) -> None:
         """Write to disk what an event is about."""
@@ -440,7 +448,7 @@ class _Session:
                 best={"valid_bleu": best.bleu, "valid_loss": best.loss} if best else None,
             )
 
-    def _finish(self) -> Iterator[RunEvent]:
+    def _finish(self, watcher: Watcher) -> Iterator[RunEvent]:
         """Judge the best weights on the test split."""
         import json
 
@@ -453,7 +461,16 @@ class _Session:
             choose_translation_precision("auto", self.device),
         )
         test = make_sample(self.splits.test)
-        output = translate_sample(self.folder.name, translator, test, SearchOptions())
+        total, done = len(test.sources), 0
+
+        def count(translated: int) -> None:
+            nonlocal done
+            done += translated
+            watcher.translated(done, total)
+
+        output = translate_sample(
+            self.folder.name, translator, test, SearchOptions(), on_done=count
+        )
         report = evaluate(test, [output], self._bleu())
         write_whole(self.folder.path / "eval.json", json.dumps(report.as_json(), indent=2) + "\n")
         self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)

@@ -76,9 +76,12 @@ def plot_length_curve(report: Report, path: Path) -> None:
     places = list(range(len(report.buckets)))
     for number, system in enumerate(report.systems):
         colour = _COLOURS[number % len(_COLOURS)]
-        shown = [(x, cell) for x, cell in zip(places, system.cells, strict=True) if cell.interval]
+        shown = [
+            (x, cell) for x, cell in zip(places, system.cells, strict=True) if cell.bleu is not None
+        ]
         xs = [x for x, _ in shown]
         above.plot(xs, [c.bleu for _, c in shown], marker="o", color=colour, label=system.name)
+        xs = [x for x, cell in shown if cell.interval]
         lows = [c.interval.low for _, c in shown if c.interval]
         highs = [c.interval.high for _, c in shown if c.interval]
         above.fill_between(xs, lows, highs, color=colour, alpha=0.15, linewidth=0)
@@ -110,7 +113,7 @@ def plot_attention(alignment: Alignment, path: Path) -> list[str]:
     figure, axes = pyplot.subplots(
         figsize=(min(1.5 + 0.32 * S, 60), min(1.5 + 0.32 * T, 60)), layout="constrained"
     )
-    image = axes.imshow(alignment.weights.numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    image = axes.imshow(alignment.weights.numpy(), cmap="Blues", vmin=0, aspect="auto")
     axes.set_xticks(range(S), alignment.src_pieces, rotation=90, parse_math=False)
     axes.set_yticks(range(T), alignment.tgt_pieces, parse_math=False)
     axes.set_xlabel("source")

@@ -12,6 +12,7 @@ import pytest
 from nmt_cli.tokenizer import TextRule, Tokenizer
 from tests.conftest import PAIRS, expect_error, nmt, write_pairs
 
+pytestmark = pytest.mark.slow
 FIVE = ("--steps", 5, "--size", "tiny", "--out", "M")
 
 

@@ -130,12 +130,14 @@ def test_blank_lines_stay_blank_and_in_place(trained):
     assert text(nmt("translate", "-m", trained, cwd=trained, stdin="")) == ""
 
 
+@pytest.mark.slow
 def test_line_ends_and_bom_make_no_difference(trained):
     stdin = b"\xef\xbb\xbf" + SOURCES[0].encode() + b"\r\n" + SOURCES[1].encode()
     out = text(nmt("translate", "-m", trained, cwd=trained, stdin=stdin))
     assert out == f"{PAIRS[0][1]}\n{PAIRS[1][1]}\n"
 
 
+@pytest.mark.slow
 def test_a_bad_byte_is_named_or_replaced(trained):
     stdin = b"fine\nca\xe9\n"
     expect_error(nmt("translate", "-m", trained, cwd=trained, stdin=stdin), 2, "stdin:2", "0xe9")
@@ -143,7 +145,8 @@ def test_a_bad_byte_is_named_or_replaced(trained):
     assert len(text(out).splitlines()) == 2
 
 
-def test_batches_beams_and_workers_do_not_change_a_line(trained):
+@pytest.mark.slow
+def test_batch_sizes_do_not_change_a_line(trained):
     stdin = "".join(f"{line}\n" for line in SOURCES)
     outputs = {
         text(nmt("translate", "-m", trained, "--scores", *extra, cwd=trained, stdin=stdin))
@@ -152,6 +155,7 @@ def test_batches_beams_and_workers_do_not_change_a_line(trained):
     assert len(outputs) == 1
 
 
+@pytest.mark.slow
 def test_n_best_and_scores(trained):
     stdin = f"{SOURCES[0]}\n\n{SOURCES[1]}\n"
     rows = text(nmt("translate", "-m", trained, "--n-best", 3, cwd=trained, stdin=stdin))
@@ -165,6 +169,7 @@ def test_n_best_and_scores(trained):
     assert float(score) == pytest.approx(first[0], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_sampling_follows_the_seed(trained):
     args = ("translate", "-m", trained, "--sample", "--temperature", 3)
     stdin = f"{SOURCES[0]}\n"
@@ -191,6 +196,7 @@ def test_alignment_and_attention_files(trained, tmp_path):
     assert all(sum(row) == pytest.approx(1, abs=1e-3) for row in form["attention"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_attention_is_drawn(trained, tmp_path, suffix):
     args = ("--attention", f"map{suffix}", "--layer", 1, "--head", 1)
@@ -202,6 +208,7 @@ def test_attention_is_drawn(trained, tmp_path, suffix):
     expect_error(result, 2, "--head 2", "has 1")
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_a_run_with_itself_changes_nothing(trained):
     stdin = f"{SOURCES[0]}\n{SOURCES[5]}\n"
     one = text(nmt("translate", "-m", trained, "--scores", cwd=trained, stdin=stdin))
@@ -211,6 +218,7 @@ def test_an_ensemble_of_a_run_with_itself_changes_nothing(trained):
     ]
 
 
+@pytest.mark.slow
 def test_a_long_line_is_cut_with_a_warning_and_the_others_are_not_touched(trained):
     stdin = f"{SOURCES[0]}\n{'the old clock ' * 3000}\n{SOURCES[1]}\n"
     result = nmt("translate", "-m", trained, "-b", 1, cwd=trained, stdin=stdin)
@@ -220,6 +228,7 @@ def test_a_long_line_is_cut_with_a_warning_and_the_others_are_not_touched(traine
     assert "line 2: cut from" in result.stderr.decode()
 
 
+@pytest.mark.slow
 def test_answers_come_before_the_pipe_is_closed(trained):
     program = Path(sys.executable).with_name("nmt")
     process = subprocess.Popen(
@@ -236,6 +245,7 @@ def test_answers_come_before_the_pipe_is_closed(trained):
     process.stdout.close()
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(trained):
     program = Path(sys.executable).with_name("nmt")
     command = (
@@ -276,12 +286,14 @@ def test_eval_of_runs_and_of_files(trained, tmp_path):
     assert (tmp_path / "saved" / "other.txt").read_bytes() == other.read_bytes()
 
 
+@pytest.mark.slow
 def test_eval_writes_pure_json_to_stdout(trained):
     folder = trained.parents[1]
     out = text(nmt("eval", trained, "-d", "pairs", "--json", "-", cwd=folder))
     assert json.loads(out)["systems"][0]["sentences"] == len(PAIRS)
 
 
+@pytest.mark.slow
 def test_eval_warns_of_test_pairs_that_were_trained_on(trained):
     result = nmt("eval", trained, "-d", "pairs", cwd=trained.parents[1])
     assert f"{len(PAIRS)} of {len(PAIRS)} test pairs occur in the training data" in (
@@ -312,6 +324,7 @@ def train_pairs(folder: Path, out: str, *extra):
     return nmt("train", "-d", "pairs", "-s", "en", "-t", "fr", "-o", out, *TINY, *extra, cwd=folder)
 
 
+@pytest.mark.slow
 def test_twenty_steps_lengthened_to_forty_equal_forty(tmp_path):
     write_pairs(tmp_path)
     common = ("--batch-sentences", 4, "--save-every", 7, "--validate-every", 10, "--dropout", 0.2)
@@ -332,6 +345,7 @@ def test_twenty_steps_lengthened_to_forty_equal_forty(tmp_path):
     assert logs[0] == logs[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_the_run_can_go_on(tmp_path, number, code):
     write_pairs(tmp_path)
@@ -354,11 +368,13 @@ def test_a_signal_saves_and_the_run_can_go_on(tmp_path, number, code):
     text(nmt("train", "--resume", "R", "--steps", step + 1, cwd=tmp_path))
 
 
+@pytest.mark.slow
 def test_resume_takes_nothing_but_the_end_and_the_device(tmp_path, trained):
     result = nmt("train", "--resume", trained, "--lr", 1, cwd=tmp_path)
     expect_error(result, 2, "--lr", "--init")
 
 
+@pytest.mark.slow
 def test_resume_notices_that_the_data_has_changed(tmp_path):
     write_pairs(tmp_path)
     text(train_pairs(tmp_path, "R", "--steps", 2))
@@ -366,6 +382,7 @@ def test_resume_notices_that_the_data_has_changed(tmp_path):
     expect_error(nmt("train", "--resume", "R", "--steps", 4, cwd=tmp_path), 2, "has changed")
 
 
+@pytest.mark.slow
 def test_init_starts_from_the_weights_of_another_run(tmp_path, trained):
     write_pairs(tmp_path)
     args = ("--init", trained, "--steps", 1, "--lr", 1e-9)
@@ -375,6 +392,7 @@ def test_init_starts_from_the_weights_of_another_run(tmp_path, trained):
     assert all(old[name].allclose(new[name], atol=1e-6) for name in old)
 
 
+@pytest.mark.slow
 def test_separate_vocabularies_and_unigram(tmp_path):
     write_pairs(tmp_path)
     extra = ("--separate-vocab", "--tokenizer", "unigram", "-a", "transformer", "--steps", 3)
@@ -384,12 +402,14 @@ def test_separate_vocabularies_and_unigram(tmp_path):
     assert text(out).count("\n") == 1
 
 
+@pytest.mark.slow
 def test_toy_is_written_as_files(tmp_path):
     text(nmt("data", "make", "toy", "-o", "toy", "--train", 30, cwd=tmp_path))
     assert len((tmp_path / "toy" / "train.en").read_text(encoding="utf-8").splitlines()) == 30
     expect_error(nmt("data", "make", "toy", "-o", "toy", cwd=tmp_path), 2, "--overwrite")
 
 
+@pytest.mark.slow
 def test_a_run_can_be_moved(trained, tmp_path):
     import shutil
 

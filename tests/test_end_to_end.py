@@ -44,7 +44,8 @@ def test_the_commands_of_the_readme_run(tmp_path):
     write_pairs(tmp_path / "corpus", short_pairs(5), "valid", ("en", "de"))
     write_pairs(tmp_path / "corpus", short_pairs(5), "test", ("en", "de"))
     (tmp_path / "input.en").write_text("The old man sleeps.\n")
-    commands = readme_commands()
+    main = re.search(r"\.venv/bin/(nmt train .*)", README.read_text(encoding="utf-8"))
+    commands = [main[1], *readme_commands()]
     assert len(commands) >= 7
     for command in commands:
         shortened = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
 from types import FrameType
@@ -212,7 +213,9 @@ def train(
             changes["threads"] = threads
         if end != experiment.End():
             changes["end"] = end
-        return _follow(lambda stop: experiment.resume(folder, changes, stop), folder.path, screen)
+        return _follow(
+            lambda watcher: experiment.resume(folder, changes, watcher), folder.path, screen
+        )
     training = {
         "accumulate": accumulate,
         "average": average,
@@ -259,7 +262,7 @@ def train(
     )
     folder = RunFolder(out or DEFAULT_ROOT / config.arch)
     return _follow(
-        lambda stop: experiment.start(config, folder, overwrite, stop), folder.path, screen
+        lambda watcher: experiment.start(config, folder, overwrite, watcher), folder.path, screen
     )
 
 
@@ -353,10 +356,13 @@ def _config(
     )
 
 
-class _Interrupt:
-    """Turn the first Ctrl-C or SIGTERM during training into a request to save and stop."""
+class _Watcher:
+    """Turns the first Ctrl-C or SIGTERM in training into a request to stop; shows progress."""
 
-    def __init__(self) -> None:
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._bars = ExitStack()
+        self._bar: Bar | None = None
         self.code = 0
         self.armed = False
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -371,8 +377,16 @@ class _Interrupt:
             raise KeyboardInterrupt
         raise SystemExit(code)
 
-    def requested(self) -> bool:
+    def interrupted(self) -> bool:
         return self.code != 0
+
+    def translated(self, done: int, total: int) -> None:
+        if self._bar is None:
+            progress = self._screen.progress("translating the test split", total)
+            self._bar = self._bars.enter_context(progress)
+        self._bar.advance(done - self._bar.done)
+        if done == total:
+            self._bars.close()
 
 
 def _follow(begin: Any, folder: Path, screen: Screen) -> int:
@@ -381,14 +395,14 @@ def _follow(begin: Any, folder: Path, screen: Screen) -> int:
     from nmt_cli.experiment import Evaluated, Note, Prepared
     from nmt_cli.training import Step, Stopped, Validated, Warned
 
-    interrupt = _Interrupt()
-    events = begin(interrupt.requested)
+    watcher = _Watcher(screen)
+    events = begin(watcher)
     for event in events:
         if isinstance(event, Note):
             screen.note(event.text)
         if not isinstance(event, Prepared):
             continue
-        interrupt.armed = True
+        watcher.armed = True
         with screen.progress("training", event.last_step) as bar:
             bar.done = event.step
             for inner in events:
@@ -400,10 +414,10 @@ def _follow(begin: Any, folder: Path, screen: Screen) -> int:
                     screen.note(f"warning: {inner.message}")
                 elif isinstance(inner, Stopped):
                     break
-        interrupt.armed = False
+        watcher.armed = False
         if isinstance(inner, Stopped) and inner.interrupted:
             screen.note(f"stopped at step {inner.step}; go on by `nmt train --resume {folder}`")
-            return interrupt.code
+            return watcher.code
         screen.note(f"stopped at step {inner.step}: {inner.reason}; translating the test split")
     if isinstance(event, Evaluated):
         typer.echo(report_table(event.report))
