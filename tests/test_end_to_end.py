@@ -49,9 +49,7 @@ def test_the_commands_of_the_readme_run(tmp_path):
     assert len(commands) >= 7
     for command in commands:
         shortened = (
-            command.replace(
-                "nmt train", "nmt train --steps 2 --size tiny --test corpus/test -s en -t de"
-            )
+            command.replace("nmt train", "nmt train --steps 2 --size tiny -d corpus/ -s en -t de")
             .replace("eval", "eval -b 1")
             .replace("translate", "translate --max-length 9")
         )
