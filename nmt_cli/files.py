@@ -29,6 +29,7 @@ def replace_whole(path: Path, write: Callable[[Path], None]) -> None:
     Raises:
         WorkFailed: if writing fails; nothing half-written stays.
     """
+    path = Path(os.path.realpath(path))  # write through a link, not over it
     if path.exists() and not path.is_file():  # /dev/null, /dev/stdout, a named pipe
         _guarded(path, lambda: write(path))
         return

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nmt_cli.errors import NmtError
 from nmt_cli.models.base import Seq2Seq, lengths_of, select
 from nmt_cli.tokenizer import BOS, EOS, PAD, UNK
 
@@ -34,6 +35,10 @@ class SearchOptions:
     length_penalty: float = 0.6
     max_length: int | None = None
     """Most tokens of a translation, EOS included; by default twice the source's plus 20."""
+
+    def __post_init__(self) -> None:
+        if not abs(self.length_penalty) <= 10:
+            raise NmtError(f"--length-penalty {self.length_penalty:g}: must be from -10 to 10")
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,9 @@ def _named_file(word: str) -> tuple[str, Path]:
 
 
 def _check_names(names: list[str]) -> None:
+    for name in names:
+        if not name or "/" in name or name in {".", "..", "source", "reference"}:
+            raise NmtError(f"a system cannot be called {name!r}: its name is a file with --save")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise NmtError(f"two systems are called {twice[0]!r}; name them apart, as NAME=PATH")
