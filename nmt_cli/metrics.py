@@ -7,7 +7,6 @@ sentence statistics, so buckets and bootstrap samples (Koehn 2004) are sums of t
 from __future__ import annotations
 
 import logging
-import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -221,8 +220,3 @@ def bucket_index(length: int, buckets: Sequence[Bucket]) -> int:
         if bucket.high is None or length <= bucket.high:
             return index
     raise AssertionError("the last bucket has no bound")
-
-
-def perplexity(loss: float) -> float:
-    """exp(loss) of a loss in nats per token; infinite when it overflows."""
-    return math.exp(loss) if loss < 700 else math.inf
