@@ -57,6 +57,8 @@ def main() -> None:
 
 def run() -> int:
     """Run the command line and give the exit code."""
+    if sys.stdout is None:
+        return _failed("stdout is closed, so there is nowhere to write to; use > /dev/null", 2)
     try:
         result = app(prog_name="nmt", standalone_mode=False)
         sys.stdout.flush()
@@ -70,11 +72,21 @@ def run() -> int:
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("interrupted\n")
         return 130
-    except MemoryError:
-        return _failed("out of memory; try a smaller --batch-tokens or --size", 1)
+    except OSError as error:
+        _silence_stdout()
+        where = f"{error.filename}: " if error.filename else "output cannot be written: "
+        return _failed(f"{where}{error.strerror or error}", 1)
     except Exception as error:
+        if _is_out_of_memory(error):
+            return _failed("out of memory; try a smaller --batch-tokens or --size", 1)
         return _failed(f"{type(error).__name__}: {error} (NMT_DEBUG=1 shows where)", 1)
     return result if isinstance(result, int) else 0
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Recognise torch's RuntimeError for memory by its words; it has no class on a CPU."""
+    words = ("can't allocate memory", "not enough memory", "out of memory")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def _failed(message: str, code: int) -> int:

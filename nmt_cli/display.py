@@ -76,8 +76,8 @@ class Bar:
         self._total = total
         self._shown = shown
         self._task = shown.add_task(what, total=total, extra="") if shown else None
-        self._last_line = self._clock()
-        self.done = 0
+        self._last_line = self._began = self._clock()
+        self.done = self._before = 0
 
     def advance(self, count: int = 1, extra: str = "") -> None:
         """Say that so much more is done."""
@@ -88,7 +88,19 @@ class Bar:
         if self._clock() - self._last_line >= _PLAIN_EVERY_S:
             self._last_line = self._clock()
             of = f"/{self._total}" if self._total else ""
-            self._screen.note(f"{self._what} {self.done}{of}  {extra}".rstrip())
+            self._screen.note(f"{self._what} {self.done}{of}  {extra}{self._left()}".rstrip())
+
+    def start_from(self, done: int) -> None:
+        """Say how much was done before, so that the time left is judged by what is done now."""
+        self.done = self._before = done
+
+    def _left(self) -> str:
+        """Say how long the rest will take at the pace so far."""
+        now = self.done - self._before
+        if not self._total or not now:
+            return ""
+        seconds = (self._clock() - self._began) / now * (self._total - self.done)
+        return f"  {seconds / 60:.0f} min left" if seconds >= 90 else f"  {seconds:.0f} s left"
 
 
 def report_table(report: Report, show_intervals: bool = False) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -194,6 +194,17 @@ def translate_sample(
     return SystemOutput(name, [result.outputs[0].text for result in results], seconds)
 
 
+def check_metrics(names: Iterable[str]) -> None:
+    """Refuse a metric that there is not.
+
+    Raises:
+        NmtError: naming it and those there are.
+    """
+    for name in names:
+        if name not in METRICS:
+            raise NmtError(f"--metrics {name}: unknown; there are: {', '.join(METRICS)}")
+
+
 def evaluate(
     test: Sample,
     systems: Sequence[SystemOutput],
@@ -213,9 +224,7 @@ def evaluate(
     Raises:
         NmtError: if an output has another number of lines, or a metric is unknown.
     """
-    for name in metrics:
-        if name not in METRICS:
-            raise NmtError(f"--metrics {name}: unknown; there are: {', '.join(METRICS)}")
+    check_metrics(metrics)
     for system in systems:
         if len(system.hypotheses) != len(test.references):
             raise NmtError(

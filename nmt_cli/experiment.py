@@ -53,6 +53,8 @@ from nmt_cli.translation import Translator, load_model, search_all
 VALIDATION_SENTENCES = 500
 """Validation translates at most so many sentences, the first ones, greedily."""
 _VALIDATION_BATCH = BatchSize(tokens=4096)
+_TOKENS_A_WORD = 5
+"""A pair with a side of so many times --max-words tokens is left out: its words are no words."""
 
 
 @dataclass(frozen=True)
@@ -126,17 +128,24 @@ class Config:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Config:
-        """Read what ``as_json`` gave."""
-        data = dict(values["data"])
-        data["columns"] = tuple(data["columns"]) if data["columns"] else None
-        return cls(
-            **{
-                **values,
-                "data": DataConfig(**data),
-                "tokenizer": TokenizerConfig(**values["tokenizer"]),
-                "end": End(**values["end"]),
-            }
-        )
+        """Read what ``as_json`` gave.
+
+        Raises:
+            NmtError: if it is not that.
+        """
+        try:
+            data = dict(values["data"])
+            data["columns"] = tuple(data["columns"]) if data["columns"] else None
+            return cls(
+                **{
+                    **values,
+                    "data": DataConfig(**data),
+                    "tokenizer": TokenizerConfig(**values["tokenizer"]),
+                    "end": End(**values["end"]),
+                }
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise NmtError(f"config.json: damaged: its request cannot be read ({error})") from None
 
 
 class Note(NamedTuple):
@@ -192,10 +201,11 @@ def start(
             f"{folder.path}: holds a run already; go on with it by `nmt train --resume "
             f"{folder.path}`, replace it with --overwrite, or choose another folder with -o"
         )
+    resolve_training(config, per_epoch=1)  # refuses what cannot go together, before the data
     session = _Session(config, folder)
     yield from session.read_data()
     yield from session.make_tokenizers()
-    session.build()
+    yield from session.build()
     if config.init is not None:
         RunFolder(Path(config.init)).load_weights(session.model)
     folder.clear()
@@ -223,7 +233,7 @@ def resume(folder: RunFolder, changes: dict[str, Any], watcher: Watcher) -> Iter
             f"{config.data.spec}: the training data has changed since {folder.path} was begun, "
             "so it cannot go on as if it had never stopped; train anew with -o"
         )
-    session.build()
+    yield from session.build()
     session.restore()
     yield from session.train(watcher)
 
@@ -305,7 +315,7 @@ class _Session:
             digest.update(pair.fingerprint().to_bytes(8, "little", signed=True))
         return digest.hexdigest()
 
-    def build(self) -> None:
+    def build(self) -> Iterator[RunEvent]:
         """Make ids, batches, model and trainer; everything random follows from the seed."""
         config = self.config
         torch.manual_seed(config.seed)
@@ -316,9 +326,14 @@ class _Session:
         )
         options: Any = parse(self.arch.options, config.options, config.arch)
         self.model = self.arch.build(options, self.vocab).to(self.device)
-        batches = TrainingBatches(
-            self._ids(self.splits.train.pairs), config.batch_size(), config.seed
-        )
+        limit = _TOKENS_A_WORD * config.data.max_words
+        all_ids = self._ids(self.splits.train.pairs)
+        ids = [pair for pair in all_ids if max(len(pair.src), len(pair.tgt)) <= limit]
+        if len(ids) < len(all_ids):
+            yield Note(f"dropped: {len(all_ids) - len(ids)} with more than {limit} tokens a side")
+        if not ids:
+            raise NmtError(f"{config.data.spec}: every pair has more than {limit} tokens a side")
+        batches = TrainingBatches(ids, config.batch_size(), config.seed)
         self.per_epoch = math.ceil(batches.per_epoch / config.training.get("accumulate", 1))
         self.options = resolve_training(config, self.per_epoch)
         self.valid_ids = self._ids(self.splits.valid.pairs)
@@ -393,9 +408,21 @@ class _Session:
 
     def restore(self) -> None:
         tensors, values = self.folder.load_state()
-        self.trainer.restore(tensors, values["trainer"])
-        self.folder.truncate_log(values["log_size"])
-        self.log_size = values["log_size"]
+        try:
+            self.trainer.restore(tensors, values["trainer"])
+            self.log_size = int(values["log_size"])
+        except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            raise NmtError(
+                f"{self.folder.path / 'last'}: its state is damaged or of another run "
+                f"({type(error).__name__}: {error}); train anew with -o"
+            ) from None
+        reason = self.trainer.reason_to_stop(lambda: False)
+        if reason is not None and self.folder.config().get("finished"):
+            raise NmtError(
+                f"{self.folder.path}: has finished ({reason}); to train it further give more "
+                "--steps, --epochs or --minutes"
+            )
+        self.folder.truncate_log(self.log_size)
         self.folder.update_config(
             finished=None,
             training=dataclasses.asdict(self.options),

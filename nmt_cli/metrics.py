@@ -92,10 +92,13 @@ class Bleu:
 
         self.lowercase = lowercase
         logging.getLogger("sacrebleu").setLevel(logging.ERROR)
+        if tokenizer not in BLEU.TOKENIZERS:
+            known = ", ".join(sorted(name for name in BLEU.TOKENIZERS if name))
+            raise NmtError(f"--bleu-tokenize {tokenizer}: unknown; there are: {known}")
         try:
             self._metric = BLEU(tokenize=tokenizer, lowercase=lowercase, effective_order=True)
             self._signer = BLEU(tokenize=tokenizer, lowercase=lowercase)
-        except (RuntimeError, ValueError, KeyError, ImportError) as error:
+        except (RuntimeError, ValueError, ImportError, OSError) as error:
             raise NmtError(f"--bleu-tokenize {tokenizer}: {error}") from None
 
     @cached_property

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,18 @@ from nmt_cli.models.base import Seq2Seq
 from nmt_cli.tokenizer import TextRule, Tokenizer
 
 FORMAT = 1
+_NEEDED = {
+    "arch": str,
+    "options": dict,
+    "vocab": dict,
+    "tokenizer": dict,
+    "src_lang": str,
+    "tgt_lang": str,
+    "data_hash": str,
+    "request": dict,
+}
+"""What ``config.json`` must hold for a run to be used, and of which kind."""
+WEIGHTS = "model.safetensors"
 DEFAULT_ROOT = Path("checkpoints")
 
 
@@ -44,7 +56,13 @@ class RunFolder:
         return self.path / "log.jsonl"
 
     def exists(self) -> bool:
-        """Tell whether a run is here."""
+        """Tell whether a run is here.
+
+        Raises:
+            NmtError: if there is something that is no folder.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise NmtError(f"{self.path}: is a file; choose a folder with -o")
         return (self.path / "config.json").is_file()
 
     def config(self) -> dict[str, Any]:
@@ -68,6 +86,12 @@ class RunFolder:
         if not isinstance(config, dict) or config.get("format") != FORMAT:
             found = config.get("format") if isinstance(config, dict) else None
             raise NmtError(f"{path}: format {found!r}, but this nmt reads format {FORMAT}")
+        for name, kind in _NEEDED.items():
+            if not isinstance(config.get(name), kind):
+                raise NmtError(f"{path}: damaged: {name!r} is missing or of the wrong kind")
+        for name in ("src", "tgt"):
+            if not isinstance(config["vocab"].get(name), int):
+                raise NmtError(f"{path}: damaged: the size of the {name} vocabulary is missing")
         return config
 
     def write_config(self, config: dict[str, Any]) -> None:
@@ -86,7 +110,7 @@ class RunFolder:
     def clear(self) -> None:
         """Remove what an earlier run left here, and nothing else."""
         for name in (
-            "config.json", "tokenizer.model", "src.model", "tgt.model", "model.safetensors",
+            "config.json", "tokenizer.model", "src.model", "tgt.model", WEIGHTS,
             "log.jsonl", "eval.json", "training-pairs.safetensors",
         ):  # fmt: skip
             (self.path / name).unlink(missing_ok=True)
@@ -103,22 +127,28 @@ class RunFolder:
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Read the tokenizers of both sides; one object when they share it."""
         settings = self.config()["tokenizer"]
-        rule = TextRule(settings["normalization"], settings["lowercase"])
-        if not settings["separate"]:
-            shared = self._tokenizer("tokenizer.model", rule)
+        rule = TextRule(settings.get("normalization", "nfc"), bool(settings.get("lowercase")))
+        if not settings.get("separate"):
+            shared = self._tokenizer("tokenizer.model", rule, "tgt")
             return shared, shared
-        return self._tokenizer("src.model", rule), self._tokenizer("tgt.model", rule)
+        return self._tokenizer("src.model", rule, "src"), self._tokenizer("tgt.model", rule, "tgt")
 
-    def _tokenizer(self, name: str, rule: TextRule) -> Tokenizer:
-        path = self.path / name
+    def _tokenizer(self, name: str, rule: TextRule, side: str) -> Tokenizer:
+        path, wanted = self.path / name, self.config()["vocab"][side]
         try:
-            return Tokenizer(path.read_bytes(), rule)
+            found = Tokenizer(path.read_bytes(), rule)
         except (OSError, RuntimeError) as error:
             raise NmtError(f"{path}: not a readable sentencepiece model ({error})") from None
+        if len(found) != wanted:
+            raise NmtError(
+                f"{path}: has {len(found)} entries, but config.json says {wanted}; it is damaged "
+                "or of another run"
+            )
+        return found
 
     def write_weights(self, weights: dict[str, Tensor]) -> None:
         """Replace ``model.safetensors``."""
-        write_whole(self.path / "model.safetensors", _serialise(weights))
+        write_whole(self.path / WEIGHTS, _serialise(weights))
 
     def load_weights(self, model: Seq2Seq) -> None:
         """Copy ``model.safetensors`` into a model of the same shape.
@@ -126,26 +156,50 @@ class RunFolder:
         Raises:
             NmtError: if the file is not there, is corrupt, or does not fit.
         """
-        path = self.path / "model.safetensors"
+        path = self._weights_path()
+        weights = _read_tensors(path)
+        self._check_shapes({name: tuple(tensor.shape) for name, tensor in weights.items()}, model)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[name])
+
+    def require_fit(self, model: Seq2Seq) -> None:
+        """Compare the shapes of ``model.safetensors`` with a model's, reading no weight.
+
+        A model on the meta device will do, so that an absurd config is found before it takes
+        memory.
+
+        Raises:
+            NmtError: as ``load_weights``.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        path = self._weights_path()
+        try:
+            with safe_open(path, "pt") as file:
+                shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise NmtError(f"{path}: cannot be read ({error})") from None
+        self._check_shapes(shapes, model)
+
+    def _check_shapes(self, found: Mapping[str, tuple[int, ...]], model: Seq2Seq) -> None:
+        wanted = {name: tuple(tensor.shape) for name, tensor in model.named_parameters()}
+        wrong = [
+            name
+            for name in sorted(found.keys() | wanted.keys())
+            if found.get(name) != wanted.get(name)
+        ]
+        if wrong:
+            raise NmtError(f"{self.path / WEIGHTS}: does not fit config.json, at {wrong[0]}")
+
+    def _weights_path(self) -> Path:
+        path = self.path / WEIGHTS
         if not path.is_file():
             raise NmtError(
                 f"{path}: no such file; a run has weights after its first validation, so let it "
                 f"train on by `nmt train --resume {self.path}`"
             )
-        weights = _read_tensors(path)
-        wanted = dict(model.named_parameters())
-        wrong = [
-            name
-            for name in sorted(weights.keys() | wanted.keys())
-            if name not in weights
-            or name not in wanted
-            or weights[name].shape != wanted[name].shape
-        ]
-        if wrong:
-            raise NmtError(f"{path}: does not fit config.json, at {wrong[0]}")
-        with torch.no_grad():
-            for name, parameter in wanted.items():
-                parameter.copy_(weights[name])
+        return path
 
     def write_fingerprints(self, fingerprints: list[int]) -> None:
         """Keep the hashes of the training pairs, so that later test sets can be checked."""
@@ -155,7 +209,12 @@ class RunFolder:
     def fingerprints(self) -> frozenset[int]:
         """Read the hashes of the training pairs; none if they were not kept."""
         path = self.path / "training-pairs.safetensors"
-        return frozenset(_read_tensors(path)["pairs"].tolist()) if path.is_file() else frozenset()
+        if not path.is_file():
+            return frozenset()
+        tensors = _read_tensors(path)
+        if "pairs" not in tensors:
+            raise NmtError(f"{path}: damaged: has no 'pairs'")
+        return frozenset(tensors["pairs"].tolist())
 
     def save_state(self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Write the resumable state of a step, then drop older ones.
@@ -172,7 +231,7 @@ class RunFolder:
             partial.mkdir(parents=True)
             write_whole(partial / "state.safetensors", _serialise(tensors))
             write_whole(partial / "state.json", json.dumps(values) + "\n")
-            best = self.path / "model.safetensors"
+            best = self.path / WEIGHTS
             if best.is_file():
                 _link_or_copy(best, partial / "best.safetensors")
             flush(partial)
@@ -200,12 +259,13 @@ class RunFolder:
         latest = self.path / "last" / "LATEST"
         if not latest.is_file():
             raise NmtError(f"{self.path}: has no resumable state (last/LATEST); train it anew")
-        folder = self.path / "last" / Path(latest.read_text(encoding="utf-8").strip()).name
+        name = latest.read_text(encoding="utf-8", errors="replace").strip()
+        folder = self.path / "last" / Path(name).name
         tensors = _read_tensors(folder / "state.safetensors")
         values = _read_json(folder / "state.json")
         best = folder / "best.safetensors"
         if best.is_file():
-            write_whole(self.path / "model.safetensors", best.read_bytes())
+            write_whole(self.path / WEIGHTS, best.read_bytes())
         return tensors, values
 
     def truncate_log(self, size: int) -> None:

@@ -27,10 +27,12 @@ _ESCAPE = "\ue000"
 _RESERVED = _ESCAPE + "▁▅\0"
 _TO_CODE = {ord(char): _ESCAPE + str(code) for code, char in enumerate(_RESERVED)}
 _ESCAPED = re.compile(f"{_ESCAPE}([0-{len(_RESERVED) - 1}])")
+_BREAKS = dict.fromkeys(map(ord, "\n\r\t"), " ")
+"""What ends a line or a column, and so is never written."""
 _SPACES = re.compile(r"[ \t]+")
 _WORD = re.compile(r"\w+")
 _LONGEST_TRAINING_LINE = 1 << 16
-_MIN_AUTO_VOCAB, _MAX_AUTO_VOCAB = 1000, 8000
+_MIN_AUTO_VOCAB, _MAX_AUTO_VOCAB = 1000, 6000
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,9 @@ class Tokenizer:
         return [list(ids) for ids in self._pieces.encode([escape(self.rule(t)) for t in texts])]
 
     def decode(self, ids: list[int]) -> str:
-        """Give the line of some ids; control ids are skipped, and it is always one line."""
+        """Give the text of some ids but control ids: always one line, with no tab in it."""
         text = unescape(self._pieces.decode([i for i in ids if i > EOS]))
-        return text.replace("\n", " ").replace("\r", " ")
+        return text.translate(_BREAKS)
 
     def pieces(self, ids: list[int]) -> list[str]:
         """Give the readable piece of each id, a leading ▁ marking the start of a word."""
@@ -105,7 +107,7 @@ def unescape(text: str) -> str:
 
 
 def auto_vocab_size(lines: Iterable[str]) -> int:
-    """Choose a size: the distinct words of the text, between 1,000 and 8,000."""
+    """Choose a size: the distinct words of the text, between 1,000 and 6,000."""
     words: set[str] = set()
     for line in lines:
         words.update(_WORD.findall(line))

@@ -226,7 +226,7 @@ class Trainer:
         self.model.train()
         stream = self._batches.start_from(progress.position)
         started = time.perf_counter() - progress.seconds
-        while not (reason := self._reason_to_stop(interrupted)):
+        while not (reason := self.reason_to_stop(interrupted)):
             began = time.perf_counter()
             step_batches = [next(stream) for _ in range(options.accumulate)]
             self._set_rate()
@@ -250,7 +250,8 @@ class Trainer:
             yield self._validation()
         yield Stopped(progress.step, reason, interrupted())
 
-    def _reason_to_stop(self, interrupted: Callable[[], bool]) -> str | None:
+    def reason_to_stop(self, interrupted: Callable[[], bool]) -> str | None:
+        """Say why training is over, or None while it is not."""
         options, progress = self.options, self.progress
         if interrupted():
             return "interrupted"

@@ -191,11 +191,22 @@ def word_pairs(alignment: Alignment) -> list[tuple[int, int]]:
 
 
 def load_model(run: RunFolder, device: torch.device) -> Seq2Seq:
-    """Build the model of a run with its best weights, in eval mode."""
+    """Build the model of a run with its best weights, in eval mode.
+
+    Raises:
+        NmtError: if its files cannot be read or do not fit each other.
+    """
     config = run.config()
-    arch = architecture(config["arch"])
-    options: Any = parse(arch.options, config["options"], arch.name)
-    model = arch.build(options, Vocabulary(**config["vocab"]))
+    try:
+        arch = architecture(config["arch"])
+        options: Any = parse(arch.options, config["options"], arch.name)
+    except NmtError as error:
+        raise NmtError(f"{run.path / 'config.json'}: {error}") from None
+    sizes = config["vocab"]
+    vocab = Vocabulary(sizes["src"], sizes["tgt"], bool(sizes.get("shared")))
+    with torch.device("meta"):
+        run.require_fit(arch.build(options, vocab))
+    model = arch.build(options, vocab)
     run.load_weights(model)
     return model.to(device).eval()
 

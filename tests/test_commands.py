@@ -1,7 +1,6 @@
 """Commands through the installed program."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -44,43 +43,6 @@ def test_help_and_version_are_quick_to_import_nothing_heavy(tmp_path):
         [sys.executable, "-m", "nmt_cli", "--version"], capture_output=True, check=True
     )
     assert module.stdout.startswith(b"nmt ")
-
-
-@pytest.mark.parametrize(
-    ("args", "mentions"),
-    [
-        (("trian",), ["trian", "--help"]),
-        (("train", "--arhc", "lstm"), ["--arhc"]),
-        (("train", "--steps", "many"), ["--steps", "integer"]),
-        (("train", "-a", "lstn"), ["lstn", "lstm-attn", "transformer"]),
-        (("train", "-O", "layer=2"), ["layer", "did you mean 'layers'", "d_model"]),
-        (("train", "-O", "layers=two"), ["layers=two", "whole number"]),
-        (("train", "-O", "layers"), ["key=value"]),
-        (("train", "-O", "attention=luong"), ["attention=luong", "luong-dot", "bahdanau"]),
-        (("train", "-O", "attention=bahdanau", "-O", "input-feeding=yes"), ["input_feeding"]),
-        (("train", "-a", "transformer", "-O", "heads=3"), ["heads=3", "d_model=256"]),
-        (("train", "-d", "nowhere", "-s", "en", "-t", "fr"), ["nowhere"]),
-        (("train", "--resume", "nowhere"), ["nowhere", "no run here"]),
-        (("train", "--schedule", "cosine", "--minutes", "1"), ["--schedule cosine", "--steps"]),
-        (("train", "--device", "cuda"), ["cuda", "not available"]),
-        (("translate",), ["no finished run"]),
-        (("translate", "-m", "nowhere"), ["nowhere", "no run here"]),
-        (("translate", "missing.txt"), ["missing.txt"]),
-        (("translate", "--top-k", "3"), ["--sample"]),
-        (("translate", "--attention", "map.gif"), ["map.gif", ".png"]),
-        (("eval",), ["nothing to evaluate"]),
-        (("eval", "x", "--plot", "a.jpg"), ["a.jpg", ".svg"]),
-        (("eval", "--hyp", "x"), ["--src and --ref"]),
-        (("runs",), ["checkpoints", "no runs"]),
-        (("archs", "rnm"), ["rnm"]),
-        (("data", "make", "nothing"), ["nothing", "toy"]),
-    ],
-)
-def test_bad_usage_is_one_line_and_exit_code_2(tmp_path, args, mentions):
-    if os.environ.get("CUDA_VISIBLE_DEVICES") and "cuda" in args:
-        pytest.skip("there is a GPU")
-    expect_error(nmt(*args, cwd=tmp_path), 2, *mentions)
-    assert not (tmp_path / "checkpoints").exists()
 
 
 def test_a_run_folder_has_what_is_promised(trained):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt_cli.commands.options import (
+    MANY,
     Beam,
     Columns,
     Device,
@@ -23,8 +24,10 @@ from nmt_cli.commands.options import (
     Quiet,
     SrcLang,
     TgtLang,
+    check_outputs,
     parse_columns,
     parse_numbers,
+    refuse_both,
 )
 from nmt_cli.errors import NmtError
 
@@ -68,7 +71,8 @@ def evaluate(
         str | None, typer.Option(help="Upper edges of the buckets.  [default: 10,20,30,40,50]")
     ] = None,
     quantiles: Annotated[
-        int | None, typer.Option(min=2, help="So many buckets of about equal size instead.")
+        int | None,
+        typer.Option(min=2, max=1000, help="So many buckets of about equal size instead."),
     ] = None,
     unit: Annotated[
         LengthUnit | None, typer.Option(help="Unit of source length.  [default: by language]")
@@ -80,12 +84,16 @@ def evaluate(
     ci: Annotated[bool, typer.Option("--ci", help="Show 95 % bootstrap intervals.")] = False,
     worst: Annotated[
         int | None,
-        typer.Option(min=1, help="Show the N sentences on which the first two differ most."),
+        typer.Option(
+            min=1, max=MANY, help="Show the N sentences on which the first two differ most."
+        ),
     ] = None,
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE|-", help="Write all as JSON.")
     ] = None,
-    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the table as CSV.")] = None,
+    csv_file: Annotated[
+        str | None, typer.Option("--csv", metavar="FILE|-", help="Write the table as CSV.")
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the length curve: .png, .svg or .pdf.")
     ] = None,
@@ -110,25 +118,38 @@ def evaluate(
     nmt eval --src test.en --ref test.de --hyp other=output.de -t de
     """
     from nmt_cli import plots
+    from nmt_cli.corpus.lines import require_readable
+    from nmt_cli.corpus.pairs import Request
     from nmt_cli.display import Screen, metrics_table, report_table
+    from nmt_cli.evaluation import check_metrics, make_sample
     from nmt_cli.evaluation import evaluate as judge
-    from nmt_cli.evaluation import make_sample
-    from nmt_cli.files import require_folder
 
     screen = Screen(quiet)
     names = [name.strip() for name in metrics.split(",")]
+    check_metrics(names)
     if plot:
         plots.check_format(plot)
-    for path in (csv_file, Path(json_file) if json_file not in {None, "-"} else None):
-        if path is not None:
-            require_folder(path)
+    refuse_both("--buckets", "--quantiles", bool(buckets and quantiles))
+    refuse_both("--json -", "--csv -", json_file == "-" and csv_file == "-")
+    check_outputs(
+        {
+            "--json": Path(json_file) if json_file and json_file != "-" else None,
+            "--csv": Path(csv_file) if csv_file and csv_file != "-" else None,
+            "--plot": plot,
+        },
+        [path for path in (src, ref) if path],
+    )
+    if save is not None and save.exists() and not save.is_dir():
+        raise NmtError(f"--save {save}: is a file; name a folder")
     runs = [_named_run(word) for word in run or []]
     files = [_named_file(word) for word in hyp or []]
     if not runs and not files:
         raise NmtError("nothing to evaluate: give run folders, or --src, --ref and --hyp files")
+    if worst and len(runs) + len(files) < 2:
+        raise NmtError("--worst compares two systems; only one was given")
+    for _, path in files:
+        require_readable(path)
     _check_names([*(name for name, _ in runs), *(name for name, _ in files)])
-    from nmt_cli.corpus.pairs import Request
-
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
     pairs = _test_pairs([folder for _, folder in runs], data, split, src, ref, request, screen)
     test = make_sample(
@@ -147,7 +168,7 @@ def evaluate(
     systems += [_read_output(name, path, request) for name, path in files]
     report = judge(test, systems, bleu, names, split)
     _write(report, test, systems, json_file, csv_file, plot, save)
-    if json_file == "-":
+    if "-" in {json_file, csv_file}:
         return 0
     typer.echo(report_table(report, ci))
     others = [name for name in names if name != "bleu"]
@@ -204,7 +225,7 @@ def _test_pairs(
         return _pair_files(src, ref, request)
     if data is not None:
         filled = _with_languages(request, runs)
-        return load_one(data, filled, (split,) if split else ("test",))
+        return load_one(data, filled, (split or "test",), by_name=split is not None)
     if not runs:
         raise NmtError("--hyp needs its test set: give --src and --ref, or --data")
     return _recorded_test(runs, split)
@@ -244,12 +265,12 @@ def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
 
     configs = [Config.from_json(run.config()["request"]) for run in runs]
     tests = {
-        (c.data.spec if c.data.test is None else "", c.data.test, c.data.src_lang, c.data.tgt_lang)
-        for c in configs
+        (c.data.test or f"test of {c.data.spec}", c.data.src_lang, c.data.tgt_lang) for c in configs
     }
     if len(tests) > 1:
         raise NmtError(
-            "these runs were tested on different data; say on which to compare them, with -d"
+            f"these runs were tested on different data ({', '.join(sorted(t[0] for t in tests))}); "
+            "say on which to compare them, with -d"
         )
     data = configs[0].data
     splits = load_splits(data.spec, data.valid, data.test, data.request())
@@ -261,7 +282,7 @@ def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
         return splits.train
     from nmt_cli.corpus.splits import load_one
 
-    return load_one(data.spec, data.request(), (str(split),))
+    return load_one(data.spec, data.request(), (str(split),), by_name=True)
 
 
 def _bleu(
@@ -319,8 +340,6 @@ def _read_output(name: str, path: Path, request: Request) -> SystemOutput:
     from nmt_cli.corpus.lines import read_lines
     from nmt_cli.evaluation import SystemOutput
 
-    if not path.is_file():
-        raise NmtError(f"{path}: no such file")
     return SystemOutput(name, list(read_lines(path, request.errors)), None)
 
 
@@ -329,7 +348,7 @@ def _write(
     test: Sample,
     systems: list[SystemOutput],
     json_file: str | None,
-    csv_file: Path | None,
+    csv_file: str | None,
     plot: Path | None,
     save: Path | None,
 ) -> None:
@@ -338,12 +357,9 @@ def _write(
 
     if json_file is not None:
         text = json.dumps(report.as_json(), indent=2, ensure_ascii=False) + "\n"
-        if json_file == "-":
-            typer.echo(text, nl=False)
-        else:
-            write_whole(Path(json_file), text)
+        _put(json_file, text)
     if csv_file is not None:
-        write_whole(csv_file, _as_csv(report))
+        _put(csv_file, _as_csv(report))
     if plot is not None:
         plot_length_curve(report, plot)
     if save is not None:
@@ -352,6 +368,15 @@ def _write(
         write_whole(save / "reference.txt", _as_lines(test.references))
         for system in systems:
             write_whole(save / f"{system.name}.txt", _as_lines(system.hypotheses))
+
+
+def _put(file: str, text: str) -> None:
+    from nmt_cli.files import write_whole
+
+    if file == "-":
+        typer.echo(text, nl=False)
+    else:
+        write_whole(Path(file), text)
 
 
 def _as_lines(lines: list[str]) -> str:
@@ -379,8 +404,6 @@ def _worst(test: Sample, systems: list[SystemOutput], tokenizer: str, count: int
     """Lay out the sentences on which the first two systems differ most in sentence chrF."""
     from sacrebleu.metrics.chrf import CHRF
 
-    if len(systems) < 2:
-        raise NmtError("--worst compares two systems; only one was given")
     chrf = CHRF()
     first, second = systems[0], systems[1]
 

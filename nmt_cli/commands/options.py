@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,6 +37,21 @@ class EncodingErrors(str, Enum):
     replace = "replace"  # type: ignore[assignment]  # hides str.replace, which nobody calls
 
 
+MANY = 10**9
+"""A bound on whole numbers: more is a slip of the hand, and no library would take it."""
+MOST_THREADS = 1024
+MOST_BEAMS = 1000
+MOST_TOKENS = 100_000
+LARGEST_SEED = 2**63 - 1
+
+
+def finite(value: float | None) -> float | None:
+    """Refuse nan and inf, which pass every bound."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number")
+    return value
+
+
 SrcLang = Annotated[
     str | None, typer.Option("--src-lang", "-s", help="Source language, such as en.")
 ]
@@ -50,10 +67,18 @@ Encoding = Annotated[
     typer.Option("--encoding-errors", help="What to do with bytes that are not UTF-8."),
 ]
 DeviceOption = Annotated[Device, typer.Option("--device", help="Where to compute.")]
-Beam = Annotated[int, typer.Option("--beam", "-b", min=1, help="Beam size; 1 is greedy search.")]
+Beam = Annotated[
+    int,
+    typer.Option("--beam", "-b", min=1, max=MOST_BEAMS, help="Beam size; 1 is greedy search."),
+]
 LengthPenalty = Annotated[
     float,
-    typer.Option(help="Divide log P by ((5 + length) / 6) ** X; 0 favours short outputs."),
+    typer.Option(
+        min=-10,
+        max=10,
+        callback=finite,
+        help="Divide log P by ((5 + length) / 6) ** X; 0 favours short outputs.",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show nothing but results and errors.")]
 
@@ -69,6 +94,8 @@ def parse_columns(text: str | None) -> tuple[str, str] | None:
     parts = tuple(part.strip() for part in text.split(","))
     if len(parts) != 2 or not all(parts):
         raise NmtError(f"--columns {text}: takes two names or numbers, such as 1,2 or en,de")
+    if parts[0] == parts[1]:
+        raise NmtError(f"--columns {text}: source and target are the same column")
     return parts[0], parts[1]
 
 
@@ -82,3 +109,38 @@ def parse_numbers(text: str, option: str) -> tuple[int, ...]:
     if not all(part.strip().isdecimal() for part in parts):
         raise NmtError(f"{option} {text}: takes whole numbers, such as 10,20,30")
     return tuple(int(part) for part in parts)
+
+
+def refuse_both(first: str, second: str, both: bool) -> None:
+    """Refuse two options of which one would be ignored.
+
+    Raises:
+        NmtError: naming both.
+    """
+    if both:
+        raise NmtError(f"give either {first} or {second}, not both")
+
+
+def check_outputs(outputs: dict[str, Path | None], inputs: list[Path]) -> None:
+    """Refuse outputs that could not be written, or would overwrite each other or an input.
+
+    Args:
+        outputs: the file of each option, such as ``{"--csv": Path("a.csv")}``.
+        inputs: files that are read.
+
+    Raises:
+        NmtError: naming the option and the file.
+    """
+    from nmt_cli.files import require_folder
+
+    taken = {path.resolve(): str(path) for path in inputs if path.is_file()}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        if path.is_dir() or not path.name:
+            raise NmtError(f"{option} {str(path)!r}: is a folder; name a file in it")
+        require_folder(path)
+        place = path.resolve()
+        if place in taken and (not path.exists() or path.is_file()):
+            raise NmtError(f"{option} {path}: would overwrite {taken[place]}; choose another name")
+        taken[place] = f"{option} {path}"

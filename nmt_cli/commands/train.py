@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nmt_cli.commands.options import (
+    LARGEST_SEED,
+    MANY,
+    MOST_THREADS,
     Columns,
     Device,
     DeviceOption,
@@ -21,13 +24,16 @@ from nmt_cli.commands.options import (
     Quiet,
     SrcLang,
     TgtLang,
+    finite,
     parse_columns,
+    refuse_both,
 )
 from nmt_cli.errors import NmtError
 
 if TYPE_CHECKING:
     from nmt_cli.display import Bar, Screen
     from nmt_cli.experiment import Config, DataConfig, End
+    from nmt_cli.runs import RunFolder
 
 
 _GENERATED_DROPOUT = 0.0
@@ -100,59 +106,87 @@ def train(
     size: Annotated[Size, typer.Option(help="Preset of the architecture's options.")] = Size.small,
     epochs: Annotated[
         float | None,
-        typer.Option(min=0, help="Stop after so many passes.  [default: 30; 8 on toy]"),
+        typer.Option(
+            min=0, callback=finite, help="Stop after so many passes.  [default: 30; 8 on toy]"
+        ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many optimizer steps.")
+        int | None, typer.Option(min=1, max=MANY, help="Stop after so many optimizer steps.")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after so many minutes of training.")
+        float | None,
+        typer.Option(min=0, callback=finite, help="Stop after so many minutes of training."),
     ] = None,
     batch_tokens: Annotated[
         int | None,
-        typer.Option(min=1, help="Tokens of a batch, longer side with padding."),
+        typer.Option(min=1, max=MANY, help="Tokens of a batch, longer side with padding."),
     ] = None,
     batch_sentences: Annotated[
-        int | None, typer.Option(min=1, help="Sentences of a batch, in place of tokens.")
+        int | None, typer.Option(min=1, max=MANY, help="Sentences of a batch, in place of tokens.")
     ] = None,
     accumulate: Annotated[
-        int, typer.Option(min=1, help="Batches whose gradients make one step.")
+        int, typer.Option(min=1, max=MANY, help="Batches whose gradients make one step.")
     ] = 1,
     validate_every: Annotated[
         int | None,
-        typer.Option(min=1, help="Steps between validations.  [default: an epoch, 100 to 500]"),
+        typer.Option(
+            min=1, max=MANY, help="Steps between validations.  [default: an epoch, 100 to 500]"
+        ),
     ] = None,
     save_every: Annotated[
         int | None,
-        typer.Option(min=1, help="Steps between resumable states.  [default: as validations]"),
+        typer.Option(
+            min=1, max=MANY, help="Steps between resumable states.  [default: as validations]"
+        ),
     ] = None,
-    lr: Annotated[float | None, typer.Option(min=0, help="Peak learning rate.")] = None,
-    warmup: Annotated[int | None, typer.Option(min=0, help="Steps of linear warm-up.")] = None,
+    lr: Annotated[
+        float | None, typer.Option(min=0, callback=finite, help="Peak learning rate.")
+    ] = None,
+    warmup: Annotated[
+        int | None, typer.Option(min=0, max=MANY, help="Steps of linear warm-up.")
+    ] = None,
     schedule: Annotated[
         Schedule | None, typer.Option(help="How the rate falls after warm-up.")
     ] = None,
     dropout: Annotated[
         float | None,
-        typer.Option(min=0, max=0.99, help="Same as -O dropout=X.  [default: 0.3; 0 on toy]"),
+        typer.Option(
+            min=0,
+            max=0.99,
+            callback=finite,
+            help="Same as -O dropout=X.  [default: by architecture; 0 on toy]",
+        ),
     ] = None,
     label_smoothing: Annotated[
         float | None,
-        typer.Option(min=0, max=0.99, help="Mass spread over all words.  [default: 0.1; 0 on toy]"),
+        typer.Option(
+            min=0,
+            max=0.99,
+            callback=finite,
+            help="Mass spread over all words.  [default: 0.1; 0 on toy]",
+        ),
     ] = None,
     clip_norm: Annotated[
-        float | None, typer.Option(min=0, help="Largest norm of the gradient.")
+        float | None, typer.Option(min=0, callback=finite, help="Largest norm of the gradient.")
     ] = None,
     average: Annotated[
-        int, typer.Option(min=0, help="Average the weights at the last N validations; 0: do not.")
+        int,
+        typer.Option(
+            min=0, max=MANY, help="Average the weights at the last N validations; 0: do not."
+        ),
     ] = 5,
     patience: Annotated[
         int,
-        typer.Option(min=0, help="Stop after N validations without a better one; 0: never."),
+        typer.Option(
+            min=0, max=MANY, help="Stop after N validations without a better one; 0: never."
+        ),
     ] = 10,
     tokenizer: Annotated[TokenizerKind, typer.Option(help="Subword model.")] = TokenizerKind.bpe,
     vocab_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Entries.  [default: the distinct words, 1,000 to 8,000]"),
+        typer.Option(
+            min=1, max=MANY, help="Entries.  [default: the distinct words, 1,000 to 6,000]"
+        ),
     ] = None,
     separate_vocab: Annotated[
         bool, typer.Option("--separate-vocab", help="One vocabulary a side, not one for both.")
@@ -164,15 +198,19 @@ def train(
         bool, typer.Option("--lowercase", help="Lower-case all text, when translating too.")
     ] = False,
     max_words: Annotated[
-        int, typer.Option(min=1, help="Leave out training pairs with a longer side.")
+        int, typer.Option(min=1, max=MANY, help="Leave out training pairs with a longer side.")
     ] = 200,
     precision: Annotated[
         PrecisionOption,
         typer.Option(help="Number format; auto is the fastest that is safe here."),
     ] = PrecisionOption.auto,
     device: DeviceOption = Device.auto,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of everything random.")
+    ] = 1,
     columns: Columns = None,
     encoding_errors: Encoding = EncodingErrors.strict,
     init: Annotated[
@@ -205,6 +243,7 @@ def train(
 
     screen = Screen(quiet)
     end = experiment.End(steps, epochs, minutes)
+    refuse_both("--batch-tokens", "--batch-sentences", bool(batch_tokens and batch_sentences))
     if resume is not None:
         folder = RunFolder(resume)
         _refuse_changes(ctx, folder.config()["request"])
@@ -216,6 +255,8 @@ def train(
         return _follow(
             lambda watcher: experiment.resume(folder, changes, watcher), folder.path, screen
         )
+    if init is not None:
+        _refuse_beside_init(ctx, RunFolder(init))
     training = {
         "accumulate": accumulate,
         "average": average,
@@ -307,6 +348,24 @@ def _refuse_changes(ctx: typer.Context, request: dict[str, Any]) -> None:
         )
 
 
+_FROM_INIT = (
+    "arch", "size", "tokenizer", "vocab_size", "separate_vocab", "normalization", "lowercase",
+)  # fmt: skip
+
+
+def _refuse_beside_init(ctx: typer.Context, parent: RunFolder) -> None:
+    """With --init the architecture and the tokenizer are the parent's; others would be ignored."""
+    config = parent.config()
+    stored = {**config["tokenizer"], "arch": config["arch"]}
+    for name in _FROM_INIT:
+        value = getattr(ctx.params[name], "value", ctx.params[name])
+        if _given(ctx, name) and value != stored.get(_STORED_AS.get(name, name)):
+            raise NmtError(
+                f"--{name.replace('_', '-')} {value}: cannot be changed with --init; architecture "
+                f"and tokenizer are those of {parent.path}"
+            )
+
+
 def _config(
     arch: str,
     size: str,
@@ -336,6 +395,7 @@ def _config(
     given: dict[str, Any] = dict(parse_assignments(assignments))
     if dropout is not None:
         given["dropout"] = dropout
+    training = {**architecture(arch).size_training.get(size, {}), **training}
     if is_generated(data.spec):
         given.setdefault("dropout", _GENERATED_DROPOUT)
         training = {"label_smoothing": _GENERATED_SMOOTHING, **training}
@@ -404,7 +464,7 @@ def _follow(begin: Any, folder: Path, screen: Screen) -> int:
             continue
         watcher.armed = True
         with screen.progress("training", event.last_step) as bar:
-            bar.done = event.step
+            bar.start_from(event.step)
             for inner in events:
                 if isinstance(inner, Step):
                     bar.advance(1, f"loss {inner.loss:.3f}  {inner.tokens_per_s:,.0f} tokens/s")

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmt_cli.commands.options import (
+    LARGEST_SEED,
+    MANY,
+    MOST_BEAMS,
+    MOST_TOKENS,
     Beam,
     Device,
     DeviceOption,
@@ -19,6 +23,9 @@ from nmt_cli.commands.options import (
     LengthPenalty,
     PrecisionOption,
     Quiet,
+    check_outputs,
+    finite,
+    refuse_both,
 )
 from nmt_cli.errors import NmtError
 
@@ -47,41 +54,57 @@ def translate(
     length_penalty: LengthPenalty = 0.6,
     n_best: Annotated[
         int | None,
-        typer.Option(min=1, help="Print N lines each: number, score, text, by tabs."),
+        typer.Option(
+            min=1, max=MOST_BEAMS, help="Print N lines each: number, score, text, by tabs."
+        ),
     ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Print score, tab, text.")] = False,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw translations instead of searching the best.")
     ] = False,
     temperature: Annotated[
-        float | None, typer.Option(help="With --sample: above 1 is more daring.")
+        float | None,
+        typer.Option(
+            min=0.01, max=100, callback=finite, help="With --sample: above 1 is more daring."
+        ),
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option(min=1, help="With --sample: only the K likeliest tokens.")
+        int | None,
+        typer.Option(min=1, max=MANY, help="With --sample: only the K likeliest tokens."),
     ] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="With --sample: only the nucleus of mass P.")
+        float | None,
+        typer.Option(
+            min=1e-6, max=1, callback=finite, help="With --sample: only the nucleus of mass P."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of --sample.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of --sample.")] = 1,
     max_length: Annotated[
         int | None,
-        typer.Option(min=1, help="Most tokens of a translation.  [default: 2 x source + 20]"),
+        typer.Option(
+            min=1, max=MOST_TOKENS, help="Most tokens of a translation.  [default: 2 x source + 20]"
+        ),
     ] = None,
     batch_tokens: Annotated[
-        int, typer.Option(min=1, help="Source tokens translated at once, padding included.")
-    ] = 2048,
+        int | None,
+        typer.Option(
+            min=1,
+            max=MANY,
+            help="Source tokens translated at once, padding included.  [default: 2048]",
+        ),
+    ] = None,
     batch_sentences: Annotated[
-        int | None, typer.Option(min=1, help="Sentences at once, in place of tokens.")
+        int | None, typer.Option(min=1, max=MANY, help="Sentences at once, in place of tokens.")
     ] = None,
     attention: Annotated[
         Path | None,
         typer.Option(help="Draw attention: a .png, .svg, .pdf or .json file, numbered by line."),
     ] = None,
     layer: Annotated[
-        int | None, typer.Option(min=1, help="Attending layer.  [default: mean of all]")
+        int | None, typer.Option(min=1, max=MANY, help="Attending layer.  [default: mean of all]")
     ] = None,
     head: Annotated[
-        int | None, typer.Option(min=1, help="Attention head.  [default: mean of all]")
+        int | None, typer.Option(min=1, max=MANY, help="Attention head.  [default: mean of all]")
     ] = None,
     align: Annotated[
         bool, typer.Option("--align", help="Append word alignments i-j after a tab.")
@@ -105,8 +128,9 @@ def translate(
     nmt translate --attention map.png --align < input.en
     """
     from nmt_cli.batches import BatchSize
+    from nmt_cli.corpus.lines import require_readable
     from nmt_cli.display import Screen
-    from nmt_cli.files import require_folder, write_whole
+    from nmt_cli.files import write_whole
     from nmt_cli.precision import choose_device, choose_translation_precision
     from nmt_cli.runs import RunFolder, newest_run
     from nmt_cli.search import SearchOptions
@@ -122,11 +146,12 @@ def translate(
         max_length=max_length,
     )
     _check_attention(attention, layer, head, align)
-    if out is not None:
-        require_folder(out)
+    refuse_both("--batch-tokens", "--batch-sentences", bool(batch_tokens and batch_sentences))
+    check_outputs({"--attention": attention, "-o": out}, files or [])
     for path in files or []:
-        if not path.is_file():
-            raise NmtError(f"{path}: no such file")
+        require_readable(path)
+    if not files and sys.stdin is None:
+        raise NmtError("stdin is closed; give files to translate, or pipe text in")
     chosen_device = choose_device(device.value)
     chosen_precision = choose_translation_precision(precision.value, chosen_device)
     if chosen_precision.warning:
@@ -137,7 +162,7 @@ def translate(
         runs = [newest_run()]
         screen.note(f"model: {runs[0].path}")
     translator = load_translator(runs, chosen_device, chosen_precision)
-    size = BatchSize(batch_tokens, batch_sentences)
+    size = BatchSize(batch_tokens or _BATCH_TOKENS, batch_sentences)
     work = _Work(translator, options, size, expand, screen)
     form = _Form(n_best, scores, align, attention, layer, head)
     groups = _groups(files or [], encoding_errors.value, screen, size)
@@ -202,10 +227,6 @@ def _sampler(
         if temperature is not None or top_k is not None or top_p is not None:
             raise NmtError("--temperature, --top-k and --top-p need --sample")
         return best_continuations
-    if temperature is not None and temperature <= 0:
-        raise NmtError(f"--temperature {temperature:g}: must be above 0; for the best, no --sample")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise NmtError(f"--top-p {top_p:g}: must be above 0 and at most 1")
     settings = SamplingOptions(temperature or 1.0, top_k or 0, top_p or 1.0)
     return sampler(settings, torch.Generator().manual_seed(seed))
 
@@ -281,6 +302,7 @@ def _draw(path: Path, alignment: object, screen: Screen) -> None:
     screen.note(f"attention: {path}")
 
 
+_BATCH_TOKENS = 2048
 _FILE_GROUP = 2000
 """Lines of a file that are sorted by length and translated together."""
 _PIPE_GROUP = 64

@@ -36,6 +36,18 @@ def read_lines(path: Path, errors: EncodingErrors = "strict") -> Iterator[str]:
         raise NmtError(f"{path}: {error.strerror or error}") from None
 
 
+def require_readable(path: Path) -> None:
+    """Refuse what is not there or is a folder; a pipe such as ``<(zcat a.gz)`` is a file too.
+
+    Raises:
+        NmtError: naming the path.
+    """
+    if path.is_dir():
+        raise NmtError(f"{path}: is a folder, not a file")
+    if not path.exists():
+        raise NmtError(f"{path}: no such file")
+
+
 def decode_lines(lines: Iterable[bytes], name: str, errors: EncodingErrors) -> Iterator[str]:
     r"""Turn raw lines, each up to and with its ``\n``, into text.
 

@@ -52,6 +52,11 @@ class Request:
                 f"{name}: its languages are not known; give --src-lang and --tgt-lang, "
                 "such as -s en -t de"
             )
+        if known[0] == known[1]:
+            raise NmtError(
+                f"{name}: source and target are both {known[0]!r}; give two languages, such as "
+                "-s en -t de"
+            )
         return [lang for lang in known if lang is not None]
 
 

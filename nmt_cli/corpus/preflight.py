@@ -109,6 +109,8 @@ def preflight(splits: Splits, limits: Limits) -> tuple[Splits, Preflight, list[i
     valid = [p for p in splits.valid.pairs if not is_blank(p.src) and not is_blank(p.tgt)]
     if not valid:
         raise NmtError(f"{splits.valid.name}: no validation pair has text on both sides")
+    if not splits.test.pairs:
+        raise NmtError(f"{splits.test.name}: the test split is empty")
     usable = Splits(
         _with(splits.train, kept), _with(splits.valid, valid), splits.test, splits.notes
     )

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt_cli.corpus import toy
-from nmt_cli.corpus.lines import OPENERS, is_blank, read_lines
+from nmt_cli.corpus.lines import OPENERS, is_blank, read_lines, require_readable
 from nmt_cli.corpus.pairs import Corpus, Pair, PairList, Request
 from nmt_cli.errors import NmtError
 
@@ -26,6 +26,8 @@ def open_corpus(spec: str, request: Request) -> Corpus:
     Raises:
         NmtError: if nothing is there; it says what was looked for.
     """
+    if not spec.strip():
+        raise NmtError("the corpus has an empty name; give a file, a folder or `toy`")
     path = Path(spec)
     if path.is_dir():
         return _folder(path, request)
@@ -123,8 +125,7 @@ def read_pair_files(src: Path, tgt: Path, request: Request) -> PairList:
         NmtError: if one is not there or their numbers of lines differ.
     """
     for path in (src, tgt):
-        if not path.is_file():
-            raise NmtError(f"{path}: no such file")
+        require_readable(path)
     name = f"{src},{tgt}"
     src_lang, tgt_lang = request.languages(name, language_of(src), language_of(tgt))
     src_lines = list(read_lines(src, request.errors))

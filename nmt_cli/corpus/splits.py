@@ -63,19 +63,24 @@ def load_splits(data: str, valid: str | None, test: str | None, request: Request
     return Splits(train, found["valid"], found["test"], notes)
 
 
-def load_one(spec: str, request: Request, kinds: tuple[str, ...] = TEST) -> PairList:
+def load_one(
+    spec: str, request: Request, kinds: tuple[str, ...] = TEST, by_name: bool = False
+) -> PairList:
     """Read one list of pairs: the only part of a SPEC, or its first part of a kind.
 
     Args:
         spec: the SPEC.
         request: languages, columns and encoding.
         kinds: words that the part's name may begin with, such as ``("test",)``.
+        by_name: whether the user named the part, so that a corpus without parts will not do.
 
     Raises:
         NmtError: if the corpus has parts but none of the kind.
     """
     corpus = open_corpus(spec, request)
     if "" in corpus.parts:
+        if by_name:
+            raise NmtError(f"{spec}: has no splits, so none called {kinds[0]!r}; drop --split")
         return corpus.parts[""]()
     names = corpus.named(kinds)
     if not names:

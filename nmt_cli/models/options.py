@@ -24,6 +24,7 @@ from nmt_cli.errors import NmtError
 
 OptionsT = TypeVar("OptionsT")
 
+MOST_LAYERS = 256
 _TRUE = {"true", "yes", "on", "1"}
 _FALSE = {"false", "no", "off", "0"}
 

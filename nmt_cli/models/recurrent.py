@@ -30,7 +30,7 @@ from nmt_cli.models.base import (
     register,
 )
 from nmt_cli.models.dropout import Dropout
-from nmt_cli.models.options import require
+from nmt_cli.models.options import MOST_LAYERS, require
 
 LstmState = tuple[Tensor, Tensor]
 """Hidden state and cell of every layer, each (B, layers, D)."""
@@ -49,7 +49,9 @@ class LstmOptions:
     dropout: Annotated[float, "dropout on embeddings, between layers and before projection"] = 0.3
 
     def __post_init__(self) -> None:
-        require(self.layers >= 1, f"layers={self.layers}: must be at least 1")
+        require(
+            1 <= self.layers <= MOST_LAYERS, f"layers={self.layers}: must be 1 to {MOST_LAYERS}"
+        )
         require(min(self.d_model, self.d_embed) >= 1, "d_model and d_embed must be at least 1")
         require(0 <= self.dropout < 1, f"dropout={self.dropout}: must be in [0, 1)")
         require(

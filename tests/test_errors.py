@@ -1,0 +1,200 @@
+"""Bad input: one line that says what, where and what to do, and exit code 2."""
+
+import json
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from nmt_cli import cli
+from tests.conftest import write_pairs
+
+
+@pytest.fixture
+def fails(tmp_path, monkeypatch, capsys):
+    """Run ``nmt`` in this process, in a folder of its own, and check that it fails well."""
+    write_pairs(tmp_path)
+    (tmp_path / "a.tsv").write_text("one\tun\n")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: object, mentions: list[str], code: int = 2) -> None:
+        monkeypatch.setattr(sys, "argv", ["nmt", *map(str, args)])
+        assert cli.run() == code
+        lines = capsys.readouterr().err.splitlines()
+        errors = [line for line in lines if line.startswith("error: ")]
+        assert len(errors) == 1 and "Traceback" not in "".join(lines), lines
+        assert all(mention in errors[0] for mention in mentions), errors[0]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("args", "mentions"),
+    [
+        (("trian",), ["trian", "--help"]),
+        (("train", "--arhc", "lstm"), ["--arhc"]),
+        (("train", "--steps", "many"), ["--steps", "integer"]),
+        (("train", "-a", "lstn"), ["lstn", "lstm-attn", "transformer"]),
+        (("train", "-O", "layer=2"), ["layer", "did you mean 'layers'", "d_model"]),
+        (("train", "-O", "layers=two"), ["layers=two", "whole number"]),
+        (("train", "-O", "layers"), ["key=value"]),
+        (("train", "-O", "attention=luong"), ["attention=luong", "luong-dot", "bahdanau"]),
+        (("train", "-O", "attention=bahdanau", "-O", "input-feeding=yes"), ["input_feeding"]),
+        (("train", "-a", "transformer", "-O", "heads=3"), ["heads=3", "d_model=128"]),
+        (("train", "-d", "nowhere", "-s", "en", "-t", "fr"), ["nowhere"]),
+        (("train", "--resume", "nowhere"), ["nowhere", "no run here"]),
+        (("train", "--schedule", "cosine", "--minutes", "1"), ["--schedule cosine", "--steps"]),
+        (("train", "--device", "cuda"), ["cuda", "not available"]),
+        (("translate",), ["no finished run"]),
+        (("translate", "-m", "nowhere"), ["nowhere", "no run here"]),
+        (("translate", "missing.txt"), ["missing.txt"]),
+        (("translate", "--top-k", "3"), ["--sample"]),
+        (("translate", "--attention", "map.gif"), ["map.gif", ".png"]),
+        (("eval",), ["nothing to evaluate"]),
+        (("eval", "x", "--plot", "a.jpg"), ["a.jpg", ".svg"]),
+        (("eval", "--hyp", "a.tsv"), ["--src and --ref"]),
+        (("runs",), ["checkpoints", "no runs"]),
+        (("archs", "rnm"), ["rnm"]),
+        (("data", "make", "nothing"), ["nothing", "toy"]),
+        (("train", "--epochs", "inf"), ["--epochs", "finite"]),
+        (("train", "--lr", "nan"), ["--lr"]),
+        (("train", "--dropout", "nan"), ["--dropout"]),
+        (("train", "--seed", str(2**63)), ["--seed", str(2**63 - 1)]),
+        (("train", "--steps", "9" * 25), ["--steps", "1000000000"]),
+        (("train", "--threads", "100000"), ["--threads", "1024"]),
+        (("train", "--batch-tokens", "9", "--batch-sentences", "9"), ["--batch-sentences", "both"]),
+        (("train", "-d", ""), ["empty name"]),
+        (("train", "-o", "a.tsv"), ["a.tsv", "is a file", "-o"]),
+        (("train", "-d", "pairs", "-s", "en", "-t", "en"), ["both 'en'"]),
+        (("train", "-d", "a.tsv", "-s", "en", "-t", "fr", "--columns", "1,1"), ["--columns 1,1"]),
+        (("train", "-O", "layers=100000"), ["layers=100000"]),
+        (("translate", "--sample", "--temperature", "nan"), ["--temperature"]),
+        (("translate", "--sample", "--temperature", "0"), ["--temperature"]),
+        (("translate", "--sample", "--top-p", "1e-300"), ["--top-p"]),
+        (("translate", "--max-length", "9" * 9), ["--max-length"]),
+        (("translate", "--length-penalty", "inf"), ["--length-penalty"]),
+        (("translate", "a.tsv", "-o", "a.tsv"), ["-o a.tsv", "overwrite"]),
+        (("translate", ".", "-o", "x"), [".: is a folder"]),
+        (("eval", "x", "--json", "a", "--csv", "./a"), ["--csv a", "overwrite --json a"]),
+        (("eval", "x", "--buckets", "3", "--quantiles", "3"), ["--quantiles", "both"]),
+        (("eval", "--hyp", "a.tsv", "--worst", "3"), ["--worst", "two systems"]),
+        (("eval", "--hyp", "x", "--src", "pairs.en", "--ref", "pairs.fr"), ["x: no such file"]),
+        (("eval", "--hyp", "a.tsv", "--save", "a.tsv"), ["--save a.tsv", "is a file"]),
+        (
+            ("eval", "--hyp", "a.tsv", "-d", "pairs", "-s", "en", "-t", "fr", "--split", "dev"),
+            ["no splits", "--split"],
+        ),
+        (
+            ("eval", "--hyp", "pairs.fr", "-d", "a.tsv", "-s", "en", "-t", "fr"),
+            ["pairs.fr", "12", "1"],
+        ),
+        (
+            (
+                "eval",
+                "--hyp",
+                "a.tsv",
+                "-d",
+                "a.tsv",
+                "-s",
+                "en",
+                "-t",
+                "fr",
+                "--bleu-tokenize",
+                "x",
+            ),
+            ["--bleu-tokenize x", "13a"],
+        ),
+    ],
+)
+def test_bad_usage(tmp_path, fails, args, mentions):
+    if "cuda" in args and torch.cuda.is_available():
+        args, mentions = ("train", "--device", "mps"), ["mps", "not available"]
+    fails(*args, mentions=mentions)
+    assert not (tmp_path / "checkpoints").exists()
+    assert (tmp_path / "a.tsv").read_text() == "one\tun\n"
+
+
+def change(path: Path, **values: object) -> None:
+    config = json.loads(path.read_text())
+    config.update(values)
+    path.write_text(json.dumps(config))
+
+
+def shrink(path: Path) -> None:
+    """Drop a row of the largest tensor."""
+    tensors = load_file(path)
+    name = max(tensors, key=lambda n: tensors[n].numel())
+    save_file({**tensors, name: tensors[name][:-1].clone()}, path)
+
+
+DAMAGES = [
+    ("config.json", lambda p: p.write_bytes(b"\xff"), "config.json"),
+    ("config.json", lambda p: p.write_text("null"), "format"),
+    ("config.json", lambda p: change(p, format=99), "format 99"),
+    ("config.json", lambda p: change(p, vocab=None), "'vocab'"),
+    ("config.json", lambda p: change(p, vocab={"src": 10**12, "tgt": 10**12}), "tokenizer.model"),
+    ("config.json", lambda p: change(p, options={"d_model": 10**7}), "does not fit"),
+    ("config.json", lambda p: change(p, options={"d_model": None}), "d_model"),
+    ("config.json", lambda p: change(p, arch="rnm"), "rnm"),
+    ("tokenizer.model", lambda p: p.write_bytes(b""), "tokenizer.model"),
+    ("tokenizer.model", lambda p: p.write_bytes(p.read_bytes()[:3000]), "tokenizer.model"),
+    ("tokenizer.model", lambda p: p.unlink(), "tokenizer.model"),
+    ("model.safetensors", lambda p: p.write_bytes(b""), "model.safetensors"),
+    ("model.safetensors", lambda p: p.write_bytes(p.read_bytes()[:-9]), "model.safetensors"),
+    ("model.safetensors", shrink, "does not fit"),
+    ("model.safetensors", lambda p: p.unlink(), "model.safetensors"),
+]
+
+
+@pytest.mark.parametrize(("file", "damage", "mention"), DAMAGES)
+def test_a_damaged_run_is_named(trained, tmp_path, fails, file, damage, mention):
+    run = shutil.copytree(trained, tmp_path / "R")
+    damage(run / file)
+    fails("translate", "-m", "R", "pairs.en", mentions=["R/", mention])
+
+
+STATE_DAMAGES = [
+    ("LATEST", lambda p: p.write_bytes(b"\xff\xfe"), "last"),
+    ("LATEST", lambda p: p.unlink(), "LATEST"),
+    ("step-200/state.json", lambda p: p.write_text("{}"), "last"),
+    ("step-200/state.json", lambda p: p.write_text("["), "state.json"),
+    ("step-200/state.safetensors", lambda p: p.write_bytes(b"x"), "state.safetensors"),
+    ("step-200/state.safetensors", lambda p: save_file({"a": torch.ones(1)}, p), "last"),
+]
+
+
+@pytest.mark.parametrize(("file", "damage", "mention"), STATE_DAMAGES)
+def test_a_damaged_state_is_named(trained, tmp_path, fails, file, damage, mention):
+    run = shutil.copytree(trained, tmp_path / "R")
+    damage(run / "last" / file)
+    fails("train", "--resume", "R", "--steps", 210, mentions=["R", mention])
+
+
+def test_the_folder_of_a_run_that_is_there_is_not_touched(trained, tmp_path, fails):
+    run = shutil.copytree(trained, tmp_path / "R")
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    words = ["R:", "--resume", "--overwrite", "-o"]
+    fails("train", "-d", "pairs", "-s", "en", "-t", "fr", "-o", "R", mentions=words)
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+def test_init_refuses_what_it_would_ignore(trained, fails):
+    data = ("-d", "pairs", "-s", "en", "-t", "fr", "-o", "new")
+    for option in (("-a", "lstm"), ("--vocab-size", 500), ("--lowercase",), ("--size", "base")):
+        fails("train", *data, "--init", trained, *option, mentions=["--init", str(trained)])
+
+
+def test_a_pair_of_one_endless_word_is_left_out_aloud(tmp_path, fails):
+    word = "".join(random.Random(0).choices("abcdefghijklmnop", k=9000))
+    (tmp_path / "long.tsv").write_text(f"{word}\tun\n")
+    words = ["more than 1000 tokens"]
+    fails("train", "-d", "long.tsv", "-s", "en", "-t", "fr", "-a", "lstm", mentions=words)
+
+
+def test_a_finished_run_says_how_to_lengthen_it(trained, tmp_path, fails):
+    shutil.copytree(trained, tmp_path / "R")
+    fails("train", "--resume", "R", mentions=["has finished", "--steps"])
