@@ -19,7 +19,7 @@ class Ensemble(Seq2Seq):
     def __init__(self, members: list[Seq2Seq]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
-        self._widths: list[int] = []
+        self.widths = [_hidden_width(member) for member in members]
 
     def _models(self) -> list[Seq2Seq]:
         return [cast(Seq2Seq, member) for member in self.members]
@@ -44,16 +44,23 @@ class Ensemble(Seq2Seq):
             strict=True,
         )
         results = [model.decode(tokens, m, s, attention=attention) for model, m, s in parts]
-        self._widths = [result.hidden.shape[-1] for result in results]
         hidden = torch.cat([result.hidden for result in results], dim=-1)
         layers = tuple(weights for result in results for weights in result.attention)
         return Decoded(hidden, tuple(result.state for result in results), layers)
 
     def project(self, hidden: Tensor) -> Tensor:
         """Average the members' log-probabilities: (..., V)."""
-        parts = zip(self._models(), hidden.split(self._widths, dim=-1), strict=True)
+        parts = zip(self._models(), hidden.split(self.widths, dim=-1), strict=True)
         log_probs = [_log_probs(member.project(part)) for member, part in parts]
         return torch.stack(log_probs).mean(0)
+
+
+@torch.inference_mode()
+def _hidden_width(model: Seq2Seq) -> int:
+    """Read one token to see how wide the hidden states are."""
+    token = torch.zeros((1, 1), dtype=torch.int64, device=next(model.parameters()).device)
+    memory = model.encode(token, torch.ones_like(token, dtype=torch.bool))
+    return model.decode(token, memory, model.start(memory)).hidden.shape[-1]
 
 
 def _log_probs(logits: Tensor) -> Tensor:
