@@ -1,5 +1,6 @@
 """Every command of the README, through the installed program."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -47,3 +48,16 @@ def test_the_commands_of_the_readme_run(tmp_path):
         result = nmt(*words[1:], cwd=tmp_path, stdin=stdin)
         assert result.returncode == 0, f"{command}\n{result.stderr.decode()}"
     assert (tmp_path / "length.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("arch", ["lstm", "lstm-attn", "transformer"])
+def test_an_architecture_learns_sentences_by_heart(tmp_path, arch):
+    pairs = short_pairs(60)
+    write_pairs(tmp_path, pairs, "pairs", ("en", "de"))
+    command = f"train -a {arch} -d pairs -s en -t de -o R --size tiny --steps 600 --lr 3e-3"
+    result = nmt(*command.split(), "--warmup", 50, "--dropout", 0, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr.decode()
+    assert json.loads((tmp_path / "R" / "eval.json").read_text())["systems"][0]["bleu"] > 95
+    out = nmt("translate", "-m", "R", "pairs.en", cwd=tmp_path).stdout.decode().splitlines()
+    right = sum(line == pair.tgt for line, pair in zip(out, pairs, strict=True))
+    assert right > 0.9 * len(pairs)

@@ -113,6 +113,8 @@ class Architecture:
     recipe: Recipe
     sizes: Mapping[str, Mapping[str, Any]]
     """Option values of ``--size tiny|small|base``."""
+    size_training: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Where a size is trained otherwise than the recipe says, such as a wide model's rate."""
     bf16_on_cpu: bool = True
     """Whether bf16 pays on a CPU with native bf16 instructions (measured)."""
     variants: tuple[Mapping[str, Any], ...] = field(default=({},))

@@ -25,7 +25,7 @@ from nmt_cli.models.base import (
     register,
 )
 from nmt_cli.models.dropout import Dropout
-from nmt_cli.models.options import require
+from nmt_cli.models.options import MOST_LAYERS, require
 
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values, each (B, H, S, D/H)."""
@@ -35,14 +35,14 @@ KeysValues = tuple[Tensor, Tensor]
 class TransformerOptions:
     """Options of ``transformer``."""
 
-    d_model: Annotated[int, "width of embeddings and layers"] = 256
+    d_model: Annotated[int, "width of embeddings and layers"] = 128
     heads: Annotated[int, "attention heads"] = 4
-    d_ffn: Annotated[int, "inner width of the feed-forward layers"] = 1024
-    encoder_layers: Annotated[int, "layers of the encoder"] = 3
-    decoder_layers: Annotated[int, "layers of the decoder"] = 3
+    d_ffn: Annotated[int, "inner width of the feed-forward layers"] = 512
+    encoder_layers: Annotated[int, "layers of the encoder"] = 4
+    decoder_layers: Annotated[int, "layers of the decoder"] = 4
     norm: Annotated[Literal["pre", "post"], "layer norm before or after each sublayer"] = "pre"
     tied: Annotated[bool, "share target embedding and projection (and both sides' if one)"] = True
-    dropout: Annotated[float, "dropout on embeddings, in sublayers and on their results"] = 0.3
+    dropout: Annotated[float, "dropout on embeddings, in sublayers and on their results"] = 0.2
 
     def __post_init__(self) -> None:
         require(self.d_model % 2 == 0, f"d_model={self.d_model}: must be even")
@@ -50,10 +50,10 @@ class TransformerOptions:
             self.heads >= 1 and self.d_model % self.heads == 0,
             f"heads={self.heads}: must divide d_model={self.d_model}",
         )
-        require(
-            min(self.encoder_layers, self.decoder_layers, self.d_ffn) >= 1,
-            "encoder_layers, decoder_layers and d_ffn must be at least 1",
-        )
+        for name in ("encoder_layers", "decoder_layers"):
+            layers = getattr(self, name)
+            require(1 <= layers <= MOST_LAYERS, f"{name}={layers}: must be 1 to {MOST_LAYERS}")
+        require(self.d_ffn >= 1, f"d_ffn={self.d_ffn}: must be at least 1")
         require(0 <= self.dropout < 1, f"dropout={self.dropout}: must be in [0, 1)")
 
 
@@ -288,7 +288,7 @@ register(
         paper="Vaswani et al. 2017, Attention Is All You Need",
         options=TransformerOptions,
         build=Transformer,
-        recipe=Recipe(lr=1.5e-3, warmup=600, batch_tokens=2048),
+        recipe=Recipe(lr=5e-3, warmup=1000, batch_tokens=2048),
         sizes={
             "tiny": {"d_model": 64, "heads": 4, "d_ffn": 256},
             "small": {},
@@ -300,6 +300,7 @@ register(
                 "decoder_layers": 6,
             },
         },
+        size_training={"base": {"lr": 1e-3, "warmup": 4000}},
         variants=({}, {"norm": "post"}, {"tied": False}, {"encoder_layers": 1, "heads": 2}),
     )
 )
