@@ -111,14 +111,14 @@ def plot_attention(alignment: Alignment, path: Path) -> list[str]:
     pyplot.rcParams["font.family"] = _families()
     T, S = alignment.weights.shape
     figure, axes = pyplot.subplots(
-        figsize=(min(1.5 + 0.32 * S, 60), min(1.5 + 0.32 * T, 60)), layout="constrained"
+        figsize=(min(3 + 0.32 * S, 60), min(2 + 0.32 * T, 60)), layout="constrained"
     )
-    image = axes.imshow(alignment.weights.numpy(), cmap="Blues", vmin=0, aspect="auto")
+    image = axes.imshow(alignment.weights.numpy(), cmap="Blues", vmin=0, vmax=1)
     axes.set_xticks(range(S), alignment.src_pieces, rotation=90, parse_math=False)
     axes.set_yticks(range(T), alignment.tgt_pieces, parse_math=False)
     axes.set_xlabel("source")
     axes.set_ylabel("translation")
-    figure.colorbar(image, ax=axes, label="attention", shrink=0.8)
+    figure.colorbar(image, ax=axes, label="attention", fraction=0.03)
     return _save(figure, path)
 
 
