@@ -64,7 +64,7 @@ _NOT_ASKED_WITH = frozenset({"look after"})
 _MASS = frozenset({"stuff", "drink"})
 
 
-_CORE_CHANCE = 0.9
+_CORE_CHANCE = 0.95
 _CORE_PART = 12
 _SMALLEST_CORE = 4
 
@@ -91,7 +91,7 @@ class Dice:
         return items[self.below(len(items))]
 
     def pick_common(self, items: Sequence[ItemT]) -> ItemT:
-        """Draw one item: nine times in ten one of the few at the front, a core vocabulary."""
+        """Draw one item: 19 times in 20 one of the few at the front, a core vocabulary."""
         core = max(_SMALLEST_CORE, len(items) // _CORE_PART)
         return items[self.below(min(core, len(items)) if self.chance(_CORE_CHANCE) else len(items))]
 
