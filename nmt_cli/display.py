@@ -118,6 +118,8 @@ def report_table(report: Report, show_intervals: bool = False) -> str:
     for system in report.systems:
         row = [*system.cells, system.overall]
         rows.append([system.name, *(_score(cell) for cell in row)])
+        if count := len(system.overall.runs):
+            rows.append([f"  +- over {count} runs", *(_spread(cell) for cell in row)])
         if show_intervals:
             rows.append(["  95 % from", *(_bound(cell, 0) for cell in row)])
             rows.append(["  95 % to", *(_bound(cell, 1) for cell in row)])
@@ -151,6 +153,10 @@ def _score(cell: Cell) -> str:
     if cell.bleu is None:
         return "n/a" if cell.sentences else "-"
     return f"{cell.bleu:.1f}"
+
+
+def _spread(cell: Cell) -> str:
+    return "" if cell.spread is None else f"{cell.spread:.1f}"
 
 
 def _bound(cell: Cell, side: int) -> str:

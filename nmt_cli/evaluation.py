@@ -66,11 +66,13 @@ class Sample(NamedTuple):
 
 
 class SystemOutput(NamedTuple):
-    """What one system wrote; seconds are None for a file that was only read."""
+    """What one system wrote, in one run or in several that differ by seed."""
 
     name: str
-    hypotheses: list[str]
+    runs: list[list[str]]
+    """The hypotheses of each run."""
     seconds: float | None
+    """None for a file that was only read."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,17 @@ class Cell:
     """Words written per word of the references."""
     comparison: Comparison | None
     note: str | None
+    runs: tuple[float, ...] = ()
+    """BLEU of each run, where there are several: ``bleu`` is their mean."""
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation of BLEU over several runs."""
+        return float(np.std(self.runs, ddof=1)) if self.runs else None
 
     def as_json(self) -> dict[str, Any]:
         """Give the fields of the contract."""
-        values = {
+        values: dict[str, Any] = {
             "sentences": self.sentences,
             "bleu": self.bleu,
             "bleu_low": self.interval.low if self.interval else None,
@@ -99,6 +108,8 @@ class Cell:
             "difference": self.comparison.difference if self.comparison else None,
             "p": self.comparison.p if self.comparison else None,
         }
+        if self.runs:
+            values |= {"bleu_runs": list(self.runs), "bleu_std": self.spread}
         return {**values, "note": self.note} if self.note else values
 
 
@@ -191,7 +202,7 @@ def translate_sample(
     began = time.perf_counter()
     results = translator.translate(test.sources, options, _BATCH, on_done=on_done)
     seconds = time.perf_counter() - began
-    return SystemOutput(name, [result.outputs[0].text for result in results], seconds)
+    return SystemOutput(name, [[result.outputs[0].text for result in results]], seconds)
 
 
 def check_metrics(names: Iterable[str]) -> None:
@@ -226,11 +237,12 @@ def evaluate(
     """
     check_metrics(metrics)
     for system in systems:
-        if len(system.hypotheses) != len(test.references):
-            raise NmtError(
-                f"{system.name}: {len(system.hypotheses)} lines, but there are "
-                f"{len(test.references)} references; line n must translate source n"
-            )
+        for hypotheses in system.runs:
+            if len(hypotheses) != len(test.references):
+                raise NmtError(
+                    f"{system.name}: {len(hypotheses)} lines, but there are "
+                    f"{len(test.references)} references; line n must translate source n"
+                )
     places = [bucket_index(length, test.buckets) for length in test.lengths]
     groups = [[i for i, place in enumerate(places) if place == n] for n in range(len(test.buckets))]
     groups.append(list(range(len(places))))
@@ -239,7 +251,7 @@ def evaluate(
     baseline: list[_Scored | None] = [None] * len(groups)
     reports = []
     for system in systems:
-        statistics = bleu.statistics(system.hypotheses, test.references)
+        statistics = [bleu.statistics(run, test.references) for run in system.runs]
         scored = [
             _score(group, draw, statistics, system, test, bleu, others, first)
             for group, draw, first in zip(groups, draws, baseline, strict=True)
@@ -254,35 +266,43 @@ def evaluate(
 def _score(
     group: list[int],
     draws: Any,
-    statistics: Floats,
+    statistics: list[Floats],
     system: SystemOutput,
     test: Sample,
     bleu: Bleu,
     others: Sequence[str],
     first: _Scored | None,
 ) -> _Scored:
-    hypotheses = [system.hypotheses[i] for i in group]
-    references = [test.references[i] for i in group]
-    cased = (lambda line: line.lower()) if bleu.lowercase else str
-    sides = [cased(line) for line in hypotheses], [cased(line) for line in references]
-    values = {name: _OTHER_METRICS[name](*sides) if group else None for name in others}
     if not group:
-        return _Scored(Cell(0, None, None, values, None, None, "no sentences"), None)
-    rows = statistics[group]
-    summed = rows.sum(axis=0)
-    ratio = float(summed[-2] / summed[-1]) if summed[-1] else None
+        nothing: dict[str, float | None] = dict.fromkeys(others)
+        return _Scored(Cell(0, None, None, nothing, None, None, "no sentences"), None)
+    cased = (lambda line: line.lower()) if bleu.lowercase else str
+    references = [cased(test.references[i]) for i in group]
+    runs = [[cased(run[i]) for i in group] for run in system.runs]
+    values: dict[str, float | None] = {
+        name: _mean(_OTHER_METRICS[name](run, references) for run in runs) for name in others
+    }
+    rows = [of_run[group] for of_run in statistics]
+    sums = [of_run.sum(axis=0) for of_run in rows]
+    ratio = _mean(float(summed[-2] / summed[-1]) for summed in sums) if sums[0][-1] else None
     if not _has_4gram(references, bleu):
         note = "the references are too short for a 4-gram"
         return _Scored(Cell(len(group), None, None, values, ratio, None, note), None)
-    score = bleu.score(summed)
+    scores = tuple(bleu.score(summed) for summed in sums)
+    score, of_runs = _mean(scores), scores if len(scores) > 1 else ()
     if len(group) < FEWEST_TO_RESAMPLE:
-        return _Scored(Cell(len(group), score, None, values, ratio, None, None), None)
-    samples = np.array([bleu.score(row) for row in draws @ rows])
+        return _Scored(Cell(len(group), score, None, values, ratio, None, None, of_runs), None)
+    samples = np.mean([[bleu.score(row) for row in draws @ of_run] for of_run in rows], axis=0)
     comparison = None
     if first is not None and first.samples is not None and first.cell.bleu is not None:
         comparison = compare(samples, first.samples, score - first.cell.bleu)
-    cell = Cell(len(group), score, interval(samples), values, ratio, comparison, None)
+    cell = Cell(len(group), score, interval(samples), values, ratio, comparison, None, of_runs)
     return _Scored(cell, samples)
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)
 
 
 def _has_4gram(references: Sequence[str], bleu: Bleu) -> bool:

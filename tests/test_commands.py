@@ -229,7 +229,7 @@ def test_eval_of_runs_and_of_files(trained, tmp_path):
     folder = trained.parents[1]
     other = tmp_path / "other.fr"
     other.write_text("".join(f"{tgt} Oui.\n" for _, tgt in PAIRS), encoding="utf-8")
-    args = ("--hyp", f"other={other}", "--buckets", "3,5", "--metrics", "bleu,chrf,exact", "--ci",
+    args = (f"two={trained},{trained}", "--hyp", f"other={other}", "--buckets", "3,5", "--metrics", "bleu,chrf,exact", "--ci",
             "--json", tmp_path / "e.json", "--csv", tmp_path / "e.csv", "--worst", 2,
             "--plot", tmp_path / "e.svg", "--save", tmp_path / "saved")  # fmt: skip
     result = nmt("eval", trained, *args, cwd=folder)
@@ -237,13 +237,13 @@ def test_eval_of_runs_and_of_files(trained, tmp_path):
     assert "1-3  4-5   6+   all" in re.sub(r" +(?=[1-9]-|6\+|all)", "  ", shown).replace(
         "  6+", "   6+"
     ).replace("6+  all", "6+   all")
-    for word in ("M", "other", "vs M", "signature: nrefs:1|", "95 %", "line "):
+    for word in ("M", "other", "+- over 2 runs", "vs M", "signature: nrefs:1|", "95 %", "line "):
         assert word in shown
     form = json.loads((tmp_path / "e.json").read_text())
-    assert [system["name"] for system in form["systems"]] == ["M", "other"]
+    assert [system["name"] for system in form["systems"]] == ["M", "two", "other"]
     assert form["systems"][0]["exact"] > 90
-    assert form["systems"][1]["difference"] < 0
-    assert (tmp_path / "e.csv").read_text().count("\n") == 1 + 2 * 4
+    assert form["systems"][2]["difference"] < 0
+    assert (tmp_path / "e.csv").read_text().count("\n") == 1 + 3 * 4
     assert (tmp_path / "e.svg").stat().st_size > 5000
     assert (tmp_path / "saved" / "other.txt").read_bytes() == other.read_bytes()
 

@@ -174,6 +174,12 @@ def test_a_damaged_state_is_named(trained, tmp_path, fails, file, damage, mentio
     fails("train", "--resume", "R", "--steps", 210, mentions=["R", mention])
 
 
+def test_runs_of_one_system_may_differ_by_seed_alone(trained, tmp_path, fails):
+    run = shutil.copytree(trained, tmp_path / "R")
+    change(run / "config.json", options={"d_model": 64})
+    fails("eval", f"both={trained},R", mentions=["R: its options"])
+
+
 def test_the_folder_of_a_run_that_is_there_is_not_touched(trained, tmp_path, fails):
     run = shutil.copytree(trained, tmp_path / "R")
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}

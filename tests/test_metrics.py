@@ -25,6 +25,7 @@ from nmt_cli.metrics import (
 
 REFERENCES = [f"the {a} man sees a {b} dog in the big park" for a in "abc" for b in "xyzw"]
 HYPOTHESES = [line.replace("x dog", "x cat").replace("big", "large") for line in REFERENCES]
+RUNS = HYPOTHESES, [line.replace("sees", "seems") for line in REFERENCES]
 
 
 def sample(references, lengths=None, edges=(10, 20)):
@@ -120,7 +121,7 @@ def test_the_paired_test_tells_a_real_difference_from_chance():
 
 
 def test_a_system_does_not_differ_from_itself():
-    systems = [SystemOutput("one", HYPOTHESES, None), SystemOutput("two", HYPOTHESES, None)]
+    systems = [SystemOutput("one", [HYPOTHESES], None), SystemOutput("two", [HYPOTHESES], None)]
     report = evaluate(sample(REFERENCES), systems, Bleu("13a"))
     comparison = report.systems[1].overall.comparison
     assert comparison.difference == 0
@@ -130,7 +131,7 @@ def test_a_system_does_not_differ_from_itself():
 def test_a_bucket_score_is_that_of_its_sentences_alone():
     lengths = [5, 15, 25] * 4
     report = evaluate(
-        sample(REFERENCES, lengths), [SystemOutput("one", HYPOTHESES, None)], Bleu("13a")
+        sample(REFERENCES, lengths), [SystemOutput("one", [HYPOTHESES], None)], Bleu("13a")
     )
     for n, cell in enumerate(report.systems[0].cells):
         own = (HYPOTHESES[n::3], [REFERENCES[n::3]])
@@ -142,7 +143,7 @@ def test_a_bucket_score_is_that_of_its_sentences_alone():
 def test_references_too_short_for_a_4gram_have_no_score_but_a_note():
     report = evaluate(
         sample(["Oui.", "Merci bien."], [1, 2]),
-        [SystemOutput("one", ["Oui.", "Merci bien."], None)],
+        [SystemOutput("one", [["Oui.", "Merci bien."]], None)],
         Bleu("13a"),
     )
     cell = report.systems[0].cells[0]
@@ -153,7 +154,7 @@ def test_references_too_short_for_a_4gram_have_no_score_but_a_note():
 
 
 def test_the_json_has_the_fields_of_the_contract():
-    systems = [SystemOutput("one", HYPOTHESES, 1.5), SystemOutput("two", REFERENCES, None)]
+    systems = [SystemOutput("one", [HYPOTHESES], 1.5), SystemOutput("two", [REFERENCES], None)]
     form = json.loads(json.dumps(evaluate(sample(REFERENCES), systems, Bleu("13a")).as_json()))
     assert list(form) == ["data", "split", "unit", "edges", "systems"]
     assert form["edges"] == [10, 20]
@@ -169,8 +170,23 @@ def test_the_json_has_the_fields_of_the_contract():
 
 def test_another_number_of_lines_is_an_error():
     with pytest.raises(NmtError, match="one: 11 lines, but there are 12 references"):
-        evaluate(sample(REFERENCES), [SystemOutput("one", HYPOTHESES[1:], None)], Bleu("13a"))
+        evaluate(sample(REFERENCES), [SystemOutput("one", [HYPOTHESES[1:]], None)], Bleu("13a"))
 
 
 def test_exact_matches():
     assert exact(["a", "b", "e\u0301"], ["a", "x", "é"]) == pytest.approx(200 / 3)
+
+
+def test_a_system_of_several_runs_is_their_mean():
+    one, two = (SystemOutput(name, [run], None) for name, run in zip("ab", RUNS, strict=True))
+    both = SystemOutput("c", list(RUNS), None)
+    report = evaluate(sample(REFERENCES), [one, two, both], Bleu("13a"), ("chrf",))
+    first, second, mean = (system.overall for system in report.systems)
+    assert first.bleu != second.bleu
+    assert mean.runs == (first.bleu, second.bleu)
+    assert mean.bleu == pytest.approx((first.bleu + second.bleu) / 2)
+    assert mean.spread == pytest.approx(abs(first.bleu - second.bleu) / 2**0.5)
+    assert mean.others["chrf"] == pytest.approx((first.others["chrf"] + second.others["chrf"]) / 2)
+    assert mean.comparison.difference == pytest.approx((second.bleu - first.bleu) / 2)
+    assert mean.as_json()["bleu_runs"] == [first.bleu, second.bleu]
+    assert first.spread is None and "bleu_runs" not in first.as_json()

@@ -49,7 +49,10 @@ class LengthUnit(str, Enum):
 
 def evaluate(
     run: Annotated[
-        list[str] | None, typer.Argument(help="Run folders; NAME=RUN gives one a name.")
+        list[str] | None,
+        typer.Argument(
+            help="Run folders; NAME=RUN gives one a name, NAME=RUN,RUN,RUN is the mean of seeds."
+        ),
     ] = None,
     data: Annotated[
         str | None,
@@ -113,6 +116,8 @@ def evaluate(
 
     nmt eval checkpoints/lstm checkpoints/lstm-attn --plot length.png
 
+    nmt eval lstm=runs/a,runs/b,runs/c attn=runs/d,runs/e,runs/f
+
     nmt eval checkpoints/mine -d test.tsv
 
     nmt eval --src test.en --ref test.de --hyp other=output.de -t de
@@ -150,20 +155,21 @@ def evaluate(
     for _, path in files:
         require_readable(path)
     _check_names([*(name for name, _ in runs), *(name for name, _ in files)])
+    folders = [folder for _, seeds in runs for folder in seeds]
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
-    pairs = _test_pairs([folder for _, folder in runs], data, split, src, ref, request, screen)
+    pairs = _test_pairs(folders, data, split, src, ref, request, screen)
     test = make_sample(
         pairs,
         edges=parse_numbers(buckets, "--buckets") if buckets else None,
         quantiles=quantiles,
         unit=unit.value if unit else None,
-        src_tokenizer=runs[0][1].tokenizers()[0] if runs and unit is LengthUnit.token else None,
+        src_tokenizer=folders[0].tokenizers()[0] if folders and unit is LengthUnit.token else None,
     )
-    bleu = _bleu(bleu_tokenize, pairs.tgt_lang, runs, screen)
-    _warn_of_leaks(runs, pairs, screen)
+    bleu = _bleu(bleu_tokenize, pairs.tgt_lang, folders, screen)
+    _warn_of_leaks(folders, pairs, screen)
     systems = [
-        _translate(name, folder, test, beam, length_penalty, device.value, precision.value, screen)
-        for name, folder in runs
+        _translate(name, seeds, test, beam, length_penalty, device.value, precision.value, screen)
+        for name, seeds in runs
     ]
     systems += [_read_output(name, path, request) for name, path in files]
     report = judge(test, systems, bleu, names, split)
@@ -179,15 +185,26 @@ def evaluate(
     return 0
 
 
-def _named_run(word: str) -> tuple[str, RunFolder]:
+def _named_run(word: str) -> tuple[str, list[RunFolder]]:
+    """Read RUN, NAME=RUN or NAME=RUN,RUN,RUN; the runs of one name may differ by seed alone."""
     from nmt_cli.runs import RunFolder
 
-    name, equals, path = word.partition("=")
-    if equals and not Path(word).exists():
-        return name, RunFolder(Path(path))
-    folder = RunFolder(Path(word))
-    folder.config()
-    return folder.name, folder
+    name, equals, paths = word.partition("=")
+    if not equals or Path(word).exists():
+        folder = RunFolder(Path(word))
+        folder.config()
+        return folder.name, [folder]
+    parts = [paths] if Path(paths).exists() else paths.split(",")
+    folders = [RunFolder(Path(part)) for part in parts]
+    first = folders[0].config()
+    for folder in folders[1:]:
+        for key in ("arch", "options", "tokenizer", "data_hash"):
+            if folder.config()[key] != first[key]:
+                raise NmtError(
+                    f"{folder.path}: its {key} is not that of {folders[0].path}; runs of one "
+                    "system may differ by seed alone"
+                )
+    return name, folders
 
 
 def _named_file(word: str) -> tuple[str, Path]:
@@ -285,9 +302,7 @@ def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
     return load_one(data.spec, data.request(), (str(split),), by_name=True)
 
 
-def _bleu(
-    forced: str | None, tgt_lang: str, runs: list[tuple[str, RunFolder]], screen: Screen
-) -> Bleu:
+def _bleu(forced: str | None, tgt_lang: str, runs: list[RunFolder], screen: Screen) -> Bleu:
     from nmt_cli.metrics import Bleu, bleu_tokenizer
 
     wanted, warning = bleu_tokenizer(tgt_lang)
@@ -297,22 +312,22 @@ def _bleu(
         )
     elif warning:
         screen.note(f"warning: {warning}")
-    lowercase = any(run.config()["tokenizer"]["lowercase"] for _, run in runs)
+    lowercase = any(run.config()["tokenizer"].get("lowercase") for run in runs)
     return Bleu(forced or wanted, lowercase)
 
 
-def _warn_of_leaks(runs: list[tuple[str, RunFolder]], pairs: PairList, screen: Screen) -> None:
+def _warn_of_leaks(runs: list[RunFolder], pairs: PairList, screen: Screen) -> None:
     from nmt_cli.corpus.preflight import count_leaked, leak_warning
 
-    for name, run in runs:
+    for run in runs:
         leaked = count_leaked(pairs.pairs, run.fingerprints())
         if leaked:
-            screen.note(f"{leak_warning(leaked, len(pairs.pairs))} of {name}")
+            screen.note(f"{leak_warning(leaked, len(pairs.pairs))} of {run.name}")
 
 
 def _translate(
     name: str,
-    run: RunFolder,
+    runs: list[RunFolder],
     test: Sample,
     beam: int,
     length_penalty: float,
@@ -320,27 +335,28 @@ def _translate(
     precision: str,
     screen: Screen,
 ) -> SystemOutput:
-    from nmt_cli.evaluation import translate_sample
+    from nmt_cli.evaluation import SystemOutput, translate_sample
     from nmt_cli.precision import choose_device, choose_translation_precision
     from nmt_cli.search import SearchOptions
     from nmt_cli.translation import load_translator
 
     chosen = choose_device(device)  # type: ignore[arg-type]
-    translator = load_translator(
-        [run],
-        chosen,
-        choose_translation_precision(precision, chosen),  # type: ignore[arg-type]
-    )
+    number_format = choose_translation_precision(precision, chosen)  # type: ignore[arg-type]
     options = SearchOptions(beam=beam, length_penalty=length_penalty)
-    with screen.progress(name, len(test.sources)) as bar:
-        return translate_sample(name, translator, test, options, on_done=bar.advance)
+    outputs = []
+    with screen.progress(name, len(runs) * len(test.sources)) as bar:
+        for run in runs:
+            translator = load_translator([run], chosen, number_format)
+            outputs.append(translate_sample(name, translator, test, options, on_done=bar.advance))
+    seconds = sum(output.seconds or 0.0 for output in outputs)
+    return SystemOutput(name, [output.runs[0] for output in outputs], seconds)
 
 
 def _read_output(name: str, path: Path, request: Request) -> SystemOutput:
     from nmt_cli.corpus.lines import read_lines
     from nmt_cli.evaluation import SystemOutput
 
-    return SystemOutput(name, list(read_lines(path, request.errors)), None)
+    return SystemOutput(name, [list(read_lines(path, request.errors))], None)
 
 
 def _write(
@@ -367,7 +383,9 @@ def _write(
         write_whole(save / "source.txt", _as_lines(test.sources))
         write_whole(save / "reference.txt", _as_lines(test.references))
         for system in systems:
-            write_whole(save / f"{system.name}.txt", _as_lines(system.hypotheses))
+            for number, run in enumerate(system.runs, start=1):
+                name = system.name if len(system.runs) == 1 else f"{system.name}-{number}"
+                write_whole(save / f"{name}.txt", _as_lines(run))
 
 
 def _put(file: str, text: str) -> None:
@@ -395,7 +413,8 @@ def _as_csv(report: Report) -> str:
         labels = [*(bucket.label for bucket in report.buckets), "all"]
         for label, cell in zip(labels, [*system.cells, system.overall], strict=True):
             values = cell.as_json()
-            values.pop("note", None)
+            for name in ("note", "bleu_runs", "bleu_std"):
+                values.pop(name, None)
             writer.writerow([system.name, label, *values.values()])
     return text.getvalue()
 
@@ -413,7 +432,7 @@ def _worst(test: Sample, systems: list[SystemOutput], tokenizer: str, count: int
     rows = [
         (score(a, reference) - score(b, reference), n)
         for n, (a, b, reference) in enumerate(
-            zip(first.hypotheses, second.hypotheses, test.references, strict=True)
+            zip(first.runs[0], second.runs[0], test.references, strict=True)
         )
     ]
     rows.sort(key=lambda row: -abs(row[0]))
@@ -422,6 +441,6 @@ def _worst(test: Sample, systems: list[SystemOutput], tokenizer: str, count: int
         blocks.append(
             f"line {n + 1}, chrF {difference:+.1f} for {first.name}\n"
             f"  source:    {test.sources[n]}\n  reference: {test.references[n]}\n"
-            f"  {first.name}: {first.hypotheses[n]}\n  {second.name}: {second.hypotheses[n]}"
+            f"  {first.name}: {first.runs[0][n]}\n  {second.name}: {second.runs[0][n]}"
         )
     return "\n".join(blocks)
