@@ -441,7 +441,7 @@ register(
         paper="Sutskever et al. 2014, Sequence to Sequence Learning with Neural Networks",
         options=FixedVectorOptions,
         build=FixedVectorLstm,
-        recipe=Recipe(lr=2e-3, warmup=300, batch_tokens=1024),
+        recipe=Recipe(lr=3e-3, warmup=300, batch_tokens=1024),
         sizes={**_SIZES, "small": {"d_model": 512}},
         variants=(*_SHAPES, {"reverse_source": True, "bidirectional": False, "context": "start"}),
     )
