@@ -12,19 +12,23 @@ from pathlib import Path
 
 from runner import keep, row, train
 
+SYSTEMS = {
+    "lstm": ("--arch", "lstm"),
+    "lstm-attn": ("--arch", "lstm-attn", "-O", "attention=bahdanau"),
+}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the runs")
-    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--steps", type=int, default=2600)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--archs", nargs="+", default=["lstm", "lstm-attn"])
     arguments = parser.parse_args()
     results = []
     for seed in arguments.seeds:
-        for arch in arguments.archs:
-            options = ("--arch", arch, "--steps", arguments.steps, "--patience", 0, "--seed", seed)
-            results.append(train(arguments.out / f"{arch}-{seed}", *options))
+        for name, system in SYSTEMS.items():
+            options = (*system, "--steps", arguments.steps, "--patience", 0, "--seed", seed)
+            results.append(train(arguments.out / f"{name}-{seed}", *options))
             print(row(results[-1]), flush=True)
             keep("bottleneck", results)
 

@@ -126,11 +126,11 @@ def learning_rate(step: int, options: TrainingOptions) -> float:
 
 
 def averaged_weights(validations: int, most: int) -> int:
-    """Give how many of the last weights are averaged: ``most``, but a quarter of all at first.
+    """Give how many of the last weights are averaged: ``most``, but half of all at first.
 
     Early weights are far from where training will end, and would only drag the mean back.
     """
-    return max(1, min(most, validations // 4))
+    return max(1, min(most, validations // 2))
 
 
 def target_hidden(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _GENERATED_DROPOUT = 0.0
 _GENERATED_SMOOTHING = 0.0
-_GENERATED_EPOCHS = 8.0
+_GENERATED_EPOCHS = 9.0
 
 
 class Schedule(str, Enum):
@@ -107,7 +107,7 @@ def train(
     epochs: Annotated[
         float | None,
         typer.Option(
-            min=0, callback=finite, help="Stop after so many passes.  [default: 30; 8 on toy]"
+            min=0, callback=finite, help="Stop after so many passes.  [default: 30; 9 on toy]"
         ),
     ] = None,
     steps: Annotated[
