@@ -13,12 +13,18 @@ from pathlib import Path
 
 from runner import keep, row, train
 
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "transformer": (),
+    "lstm-attn": ("-O", "attention=luong-general"),
+    "lstm": (),
+}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the Multi30k folder")
     parser.add_argument("--out", type=Path, required=True, help="folder for the runs")
-    parser.add_argument("--minutes", type=float, default=40)
+    parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--archs", nargs="+", default=["transformer", "lstm-attn", "lstm"])
@@ -30,7 +36,7 @@ def main() -> None:
         test = arguments.data / "test_2016_flickr"
         data = ("-d", arguments.data, "-s", "en", "-t", "de", "--test", test)
         limits = ("--minutes", arguments.minutes, "--seed", arguments.seed)
-        results.append(train(run, "--arch", arch, *data, *limits, *threads))
+        results.append(train(run, "--arch", arch, *OPTIONS[arch], *data, *limits, *threads))
         print(row(results[-1]), flush=True)
         keep("multi30k-" + "-".join(arguments.archs), results)
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _GENERATED_DROPOUT = 0.0
 _GENERATED_SMOOTHING = 0.0
-_GENERATED_EPOCHS = 9.0
 
 
 class Schedule(str, Enum):
@@ -107,7 +106,7 @@ def train(
     epochs: Annotated[
         float | None,
         typer.Option(
-            min=0, callback=finite, help="Stop after so many passes.  [default: 30; 9 on toy]"
+            min=0, callback=finite, help="Stop after so many passes.  [default: 30; on toy 5 to 12]"
         ),
     ] = None,
     steps: Annotated[
@@ -399,7 +398,7 @@ def _config(
     if is_generated(data.spec):
         given.setdefault("dropout", _GENERATED_DROPOUT)
         training = {"label_smoothing": _GENERATED_SMOOTHING, **training}
-        end = end if end != End() else End(epochs=_GENERATED_EPOCHS)
+        end = end if end != End() else End(epochs=architecture(arch).recipe.generated_epochs)
     if init is not None:
         parent = RunFolder(init).config()
         arch = parent["arch"]

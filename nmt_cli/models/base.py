@@ -94,7 +94,9 @@ class Recipe:
     schedule: Literal["inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
     batch_tokens: int = 4096
     """Tokens of the longer side of a batch, padding included."""
-    epochs: int = 30
+    epochs: float = 30
+    generated_epochs: float = 10
+    """Epochs on a corpus that is made, such as toy: free of noise, and learnt sooner."""
     label_smoothing: float = 0.1
     clip_norm: float = 1.0
     weight_decay: float = 0.0

@@ -75,7 +75,7 @@ class LstmAttentionOptions(LstmOptions):
     """Options of ``lstm-attn``."""
 
     attention: Annotated[ScoreName, "score function, and with it where the decoder attends"] = (
-        "luong-general"
+        "bahdanau"
     )
     input_feeding: Annotated[bool, "feed the attentional vector to the next step (Luong 3.3)"] = (
         False
@@ -441,7 +441,7 @@ register(
         paper="Sutskever et al. 2014, Sequence to Sequence Learning with Neural Networks",
         options=FixedVectorOptions,
         build=FixedVectorLstm,
-        recipe=Recipe(lr=3e-3, warmup=300, batch_tokens=1024),
+        recipe=Recipe(lr=3e-3, warmup=300, batch_tokens=1024, generated_epochs=7),
         sizes={**_SIZES, "small": {"d_model": 512}},
         variants=(*_SHAPES, {"reverse_source": True, "bidirectional": False, "context": "start"}),
     )
@@ -454,7 +454,7 @@ register(
         "Neural Machine Translation",
         options=LstmAttentionOptions,
         build=build_attentional,
-        recipe=Recipe(lr=2e-3, warmup=300, batch_tokens=1024),
+        recipe=Recipe(lr=2e-3, warmup=300, batch_tokens=1024, generated_epochs=5.5),
         sizes=_SIZES,
         variants=(
             *_SHAPES,
@@ -463,8 +463,8 @@ register(
             {"attention": "luong-general", "input_feeding": True},
             {"attention": "luong-dot", "input_feeding": True, "layers": 2},
             {"attention": "luong-concat", "input_feeding": True},
-            {"attention": "bahdanau"},
-            {"attention": "bahdanau", "layers": 2, "reverse_source": True},
+            {"attention": "luong-general"},
+            {"layers": 2, "reverse_source": True},
         ),
     )
 )

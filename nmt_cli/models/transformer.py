@@ -288,7 +288,7 @@ register(
         paper="Vaswani et al. 2017, Attention Is All You Need",
         options=TransformerOptions,
         build=Transformer,
-        recipe=Recipe(lr=5e-3, warmup=1000, batch_tokens=2048),
+        recipe=Recipe(lr=5e-3, warmup=1000, batch_tokens=2048, generated_epochs=12),
         sizes={
             "tiny": {"d_model": 64, "heads": 4, "d_ffn": 256},
             "small": {},
