@@ -33,6 +33,8 @@ def train(run: Path, *options: object) -> dict[str, Any]:
 def measured(run: Path) -> dict[str, Any]:
     """Gather what a finished run says of itself."""
     config = json.loads((run / "config.json").read_text())
+    evaluation = json.loads((run / "eval.json").read_text())
+    evaluation["data"] = ",".join(Path(part).name for part in evaluation["data"].split(","))
     return {
         "arch": config["arch"],
         "options": config["options"],
@@ -44,7 +46,7 @@ def measured(run: Path) -> dict[str, Any]:
         "seconds": config["seconds"],
         "stopped": config["stopped"],
         "versions": config["versions"],
-        "evaluation": json.loads((run / "eval.json").read_text()),
+        "evaluation": evaluation,
     }
 
 
