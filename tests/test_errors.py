@@ -43,7 +43,10 @@ def fails(tmp_path, monkeypatch, capsys):
         (("train", "-O", "layers=two"), ["layers=two", "whole number"]),
         (("train", "-O", "layers"), ["key=value"]),
         (("train", "-O", "attention=luong"), ["attention=luong", "luong-dot", "bahdanau"]),
-        (("train", "-O", "attention=bahdanau", "-O", "input-feeding=yes"), ["input_feeding"]),
+        (
+            ("train", "-O", "attention=bahdanau", "-O", "input-feeding=yes"),
+            ["input_feeding", "attention=luong-general"],
+        ),
         (("train", "-a", "transformer", "-O", "heads=3"), ["heads=3", "d_model=128"]),
         (("train", "-d", "nowhere", "-s", "en", "-t", "fr"), ["nowhere"]),
         (("train", "--resume", "nowhere"), ["nowhere", "no run here"]),

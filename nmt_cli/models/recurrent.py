@@ -74,9 +74,9 @@ class FixedVectorOptions(LstmOptions):
 class LstmAttentionOptions(LstmOptions):
     """Options of ``lstm-attn``."""
 
-    attention: Annotated[ScoreName, "score function, and with it where the decoder attends"] = (
-        "bahdanau"
-    )
+    attention: Annotated[
+        ScoreName, "bahdanau attends before the recurrence, the Luong kinds after it"
+    ] = "bahdanau"
     input_feeding: Annotated[bool, "feed the attentional vector to the next step (Luong 3.3)"] = (
         False
     )
@@ -85,8 +85,8 @@ class LstmAttentionOptions(LstmOptions):
         super().__post_init__()
         require(
             not (self.input_feeding and self.attention == "bahdanau"),
-            "input_feeding belongs to the Luong kinds; Bahdanau's context enters the recurrence "
-            "already: drop one of the two",
+            "input_feeding=true needs a Luong kind, such as attention=luong-general; Bahdanau's "
+            "context enters the recurrence already",
         )
 
 
