@@ -394,14 +394,15 @@ def _config(
     given: dict[str, Any] = dict(parse_assignments(assignments))
     if dropout is not None:
         given["dropout"] = dropout
+    parent = RunFolder(init).config() if init is not None else None
+    if parent is not None:
+        arch = parent["arch"]
     training = {**architecture(arch).size_training.get(size, {}), **training}
     if is_generated(data.spec):
         given.setdefault("dropout", _GENERATED_DROPOUT)
         training = {"label_smoothing": _GENERATED_SMOOTHING, **training}
         end = end if end != End() else End(epochs=architecture(arch).recipe.generated_epochs)
-    if init is not None:
-        parent = RunFolder(init).config()
-        arch = parent["arch"]
+    if parent is not None:
         given = {**parent["options"], **given}
     return Config(
         arch=arch,
