@@ -183,6 +183,11 @@ def test_runs_of_one_system_may_differ_by_seed_alone(trained, tmp_path, fails):
     fails("eval", f"both={trained},R", mentions=["R: its options"])
 
 
+def test_no_output_of_a_seed_overwrites_another_systems(trained, fails):
+    two = f"a={trained},{trained}"
+    fails("eval", two, "--hyp", "a-2=a.tsv", "--save", "out", mentions=["'a-2'", "name them apart"])
+
+
 def test_the_folder_of_a_run_that_is_there_is_not_touched(trained, tmp_path, fails):
     run = shutil.copytree(trained, tmp_path / "R")
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}

@@ -154,7 +154,8 @@ def evaluate(
         raise NmtError("--worst compares two systems; only one was given")
     for _, path in files:
         require_readable(path)
-    _check_names([*(name for name, _ in runs), *(name for name, _ in files)])
+    of_seeds = [f"{name}-{n + 1}" for name, seeds in runs for n in range(len(seeds)) if seeds[1:]]
+    _check_names([*(name for name, _ in runs), *of_seeds, *(name for name, _ in files)])
     folders = [folder for _, seeds in runs for folder in seeds]
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
     pairs = _test_pairs(folders, data, split, src, ref, request, screen)
