@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from torch import Tensor
 from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.files import flush, write_whole
 from nmt_cli.models.base import Seq2Seq
-from nmt_cli.tokenizer import TextRule, Tokenizer
+from nmt_cli.tokenizer import Normalization, TextRule, Tokenizer
 
 FORMAT = 1
 _NEEDED = {
@@ -127,7 +127,13 @@ class RunFolder:
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Read the tokenizers of both sides; one object when they share it."""
         settings = self.config()["tokenizer"]
-        rule = TextRule(settings.get("normalization", "nfc"), bool(settings.get("lowercase")))
+        form, lowercase = settings.get("normalization"), settings.get("lowercase")
+        if form not in get_args(Normalization) or not isinstance(lowercase, bool):
+            raise NmtError(
+                f"{self.path / 'config.json'}: damaged: the tokenizer's normalization ({form!r}) "
+                f"or lowercase ({lowercase!r}) is missing or unknown"
+            )
+        rule = TextRule(form, lowercase)
         if not settings.get("separate"):
             shared = self._tokenizer("tokenizer.model", rule, "tgt")
             return shared, shared

@@ -353,6 +353,11 @@ def test_init_starts_from_the_weights_of_another_run(tmp_path, trained):
     text(result)
     old, new = weights(trained), weights(tmp_path / "N")
     assert all(old[name].allclose(new[name], atol=1e-6) for name in old)
+    result = nmt("train", "-d", "pairs", "-s", "en", "-t", "fr", "-o", "M", "--init", "N",
+                 "--steps", 1, cwd=tmp_path)  # fmt: skip
+    text(result)
+    config = json.loads((tmp_path / "M" / "config.json").read_text())
+    assert config["request"]["training"]["lr"] == 1e-9
 
 
 @pytest.mark.slow

@@ -143,6 +143,12 @@ DAMAGES = [
     ("config.json", lambda p: change(p, options={"d_model": 10**7}), "does not fit"),
     ("config.json", lambda p: change(p, options={"d_model": None}), "d_model"),
     ("config.json", lambda p: change(p, arch="rnm"), "rnm"),
+    ("config.json", lambda p: change(p, tokenizer={"lowercase": False}), "normalization (None)"),
+    (
+        "config.json",
+        lambda p: change(p, tokenizer={"normalization": "nfd", "lowercase": False}),
+        "normalization ('nfd')",
+    ),
     ("tokenizer.model", lambda p: p.write_bytes(b""), "tokenizer.model"),
     ("tokenizer.model", lambda p: p.write_bytes(p.read_bytes()[:3000]), "tokenizer.model"),
     ("tokenizer.model", lambda p: p.unlink(), "tokenizer.model"),

@@ -381,7 +381,8 @@ def _config(
     """Resolve the architecture's options and recipe.
 
     A generated corpus has no noise to guard against: no dropout, no label smoothing, and a few
-    epochs suffice.
+    epochs suffice. With --init the options, the peak rate and its warm-up are the parent's where
+    the user gives no others.
     """
     import dataclasses
 
@@ -397,7 +398,11 @@ def _config(
     parent = RunFolder(init).config() if init is not None else None
     if parent is not None:
         arch = parent["arch"]
-    training = {**architecture(arch).size_training.get(size, {}), **training}
+    rates = architecture(arch).size_training.get(size, {})
+    if parent is not None:
+        inherited = parent["request"]["training"]
+        rates = {name: inherited[name] for name in ("lr", "warmup") if name in inherited}
+    training = {**rates, **training}
     if is_generated(data.spec):
         given.setdefault("dropout", _GENERATED_DROPOUT)
         training = {"label_smoothing": _GENERATED_SMOOTHING, **training}
