@@ -18,7 +18,8 @@ from typing import Annotated, Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from nmt_cli.models.attention import ScoreName, attend, make_score
+from nmt_cli.models.additive_loop import attend_and_recur
+from nmt_cli.models.attention import AdditiveScore, ScoreName, attend, make_score
 from nmt_cli.models.base import (
     Architecture,
     Decoded,
@@ -34,6 +35,8 @@ from nmt_cli.models.options import MOST_LAYERS, require
 
 LstmState = tuple[Tensor, Tensor]
 """Hidden state and cell of every layer, each (B, layers, D)."""
+Steps = tuple[Tensor, Tensor, Tensor, LstmState]
+"""Top states (B, T, D), contexts (B, T, D), attention (B, T, S), and the state after them."""
 
 
 @dataclass(frozen=True)
@@ -397,24 +400,45 @@ class BahdanauLstm(AttentionalLstm):
         self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
     ) -> Decoded:
         """Step through the tokens: attend, then recur; the readout is for all steps at once."""
-        keys, values, mask, _ = cast(tuple[Tensor, ...], memory)
-        hidden, cell = cast(LstmState, state)
         embedded = self.embed(tokens)
+        gates = self.decoder.embedded(embedded)
+        parts = cast(tuple[Tensor, ...], memory)
+        plain = len(self.decoder.upper) == 0 and len(gates) == len(parts[0])
+        run = self.all_steps if plain and torch.is_grad_enabled() else self.step_by_step
+        tops, contexts, weights, state = run(gates, parts, cast(LstmState, state))
+        joined = torch.cat([contexts, self.dropout(tops), embedded], dim=-1)
+        out = self.dropout(torch.tanh(self.readout(joined)))
+        return Decoded(out, state, (weights.unsqueeze(1),) if attention else ())
+
+    def step_by_step(self, gates: Tensor, memory: tuple[Tensor, ...], state: LstmState) -> Steps:
+        """Attend and recur, one step at a time over gates (B, T, 4 D) of the embeddings."""
+        keys, values, mask, _ = memory
+        hidden, cell = state
         tops, contexts, all_weights = [], [], []
-        for gates in self.decoder.embedded(embedded).unbind(1):
+        for step_gates in gates.unbind(1):
             context, weights = attend(self.score, hidden[:, -1:], keys, values, mask)
             context = context.squeeze(1)
-            hidden, cell = self.decoder.step(gates, context, (hidden, cell))
+            hidden, cell = self.decoder.step(step_gates, context, (hidden, cell))
             tops.append(hidden[:, -1])
             contexts.append(context)
             all_weights.append(weights)
-        joined = torch.cat(
-            [torch.stack(contexts, 1), self.dropout(torch.stack(tops, 1)), embedded], dim=-1
-        )
-        out = self.dropout(torch.tanh(self.readout(joined)))
-        weights = torch.cat(all_weights, dim=1).unsqueeze(1)
         state = (full_precision(hidden), full_precision(cell))
-        return Decoded(out, state, (weights,) if attention else ())
+        return torch.stack(tops, 1), torch.stack(contexts, 1), torch.cat(all_weights, 1), state
+
+    def all_steps(self, gates: Tensor, memory: tuple[Tensor, ...], state: LstmState) -> Steps:
+        """Do the same for one layer and one row a sentence, with a faster way back."""
+        keys, values, mask, _ = memory
+        score = cast(AdditiveScore, self.score)
+        *steps, (hidden, cell) = attend_and_recur(
+            gates,
+            keys,
+            values,
+            mask,
+            (state[0][:, 0], state[1][:, 0]),
+            (score.query.weight, score.energy.weight, self.decoder.first.weight),
+        )
+        tops, contexts, weights = steps
+        return tops, contexts, weights, (hidden.unsqueeze(1), cell.unsqueeze(1))
 
 
 def build_attentional(options: LstmAttentionOptions, vocab: Vocabulary) -> Seq2Seq:
@@ -454,7 +478,7 @@ register(
         "Neural Machine Translation",
         options=LstmAttentionOptions,
         build=build_attentional,
-        recipe=Recipe(lr=2e-3, warmup=300, batch_tokens=1024, generated_epochs=5.5),
+        recipe=Recipe(lr=3e-3, warmup=300, batch_tokens=1024, generated_epochs=5),
         sizes=_SIZES,
         variants=(
             *_SHAPES,

@@ -138,6 +138,38 @@ def test_bahdanau_equals_a_loop_over_the_paper():
         torch.testing.assert_close(decoded.attention[0][0, 0, t], weights, **CLOSE)
 
 
+def bahdanau_steps(model, name, batch, cotangents):
+    """Every result of one of the two ways to decode, and the gradient of every input."""
+    src_mask, gates, *rest = (x.clone().requires_grad_(x.is_floating_point()) for x in batch)
+    keys, values, hidden, cell = rest
+    memory = (keys, values, src_mask, None)
+    *steps, state = getattr(model, name)(gates, memory, (hidden, cell))
+    results = [*steps, *state]
+    weights = [model.score.query.weight, model.score.energy.weight, model.decoder.first.weight]
+    total = sum((result * by).sum() for result, by in zip(results, cotangents, strict=True))
+    return results, torch.autograd.grad(total, [gates, *rest, *weights])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_bahdanaus_fast_way_back_equals_autograds(dtype):
+    """Results and gradients of ``all_steps`` are those of ``step_by_step``, padding and all."""
+    model = build("lstm-attn", attention="bahdanau")
+    B, S, T, D = 3, 5, 4, model.score.query.in_features
+    wide = torch.promote_types(dtype, torch.float32)
+    batch = [mask_of([5, 2, 4], S)]
+    batch += [torch.randn(*shape, dtype=dtype) for shape in ((B, T, 4 * D), (B, S, D), (B, S, D))]
+    batch += [torch.randn(B, 1, D, dtype=wide) for _ in range(2)]
+    shapes = [(B, T, D), (B, T, D), (B, T, S), (B, 1, D), (B, 1, D)]
+    cotangents = [torch.randn(*shape, dtype=wide) for shape in shapes]
+    model.to(wide)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        fast = bahdanau_steps(model, "all_steps", batch, cotangents)
+        slow = bahdanau_steps(model, "step_by_step", batch, cotangents)
+    close = {"rtol": 1e-10, "atol": 1e-10} if dtype == torch.float64 else {"rtol": 0, "atol": 0.1}
+    for ours, theirs in zip((*fast[0], *fast[1]), (*slow[0], *slow[1]), strict=True):
+        torch.testing.assert_close(ours.to(wide), theirs.to(wide), **close)
+
+
 def copy_attention(ours, theirs):
     """Copy the weights of one of our attention layers from ``nn.MultiheadAttention``."""
     D = theirs.embed_dim
