@@ -528,7 +528,7 @@ def resolve_training(config: Config, per_epoch: int) -> TrainingOptions:
         "betas": recipe.betas,
         "validate_every": every,
         "save_every": every,
-        "average": 5,
+        "average": 8,
         "patience": 10,
         "last_step": min(bounds) if bounds else None,
         "minutes": end.minutes,

@@ -1,15 +1,14 @@
 """The training loop: a generator of events that knows nothing of files or terminals.
 
 Teacher forcing with label-smoothed cross-entropy (Szegedy et al. 2016), AdamW (Loshchilov &
-Hutter 2019), warm-up, clipping by the global norm, and the mean of the weights at the last
-validations (checkpoint averaging) as what is validated and kept.
+Hutter 2019), warm-up, clipping by the global norm, and a running average of the weights
+(Shamir & Zhang 2013, polynomial-decay averaging) as what is validated and kept.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -47,7 +46,8 @@ class TrainingOptions:
     validate_every: int
     save_every: int
     average: int
-    """Validations whose weights are averaged; 0 validates the current weights."""
+    """The running average reaches back over about a part in so many of the steps so far; 0
+    validates and keeps the current weights."""
     patience: int
     """Validations without improvement before training stops; 0 never stops early."""
     last_step: int | None
@@ -125,12 +125,13 @@ def learning_rate(step: int, options: TrainingOptions) -> float:
     return options.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
-def averaged_weights(validations: int, most: int) -> int:
-    """Give how many of the last weights are averaged: ``most``, but half of all at first.
+def newest_share(step: int, average: int) -> float:
+    """Give the share of the newest weights in the running average, at a step counted from 1.
 
-    Early weights are far from where training will end, and would only drag the mean back.
+    Polynomial decay: the average reaches back over about step / average steps, so it forgets the
+    early weights, which are far from where training will end, whatever the length of the run.
     """
-    return max(1, min(most, validations // 2))
+    return (average + 1) / (average + step)
 
 
 def target_hidden(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -172,12 +173,9 @@ class Progress:
     best: Score | None = None
     stale: int = 0
     """Validations since the best."""
-    validations: int = 0
     hopeless: int = 0
     """Steps in a row whose loss was absurdly high."""
     seconds: float = 0.0
-    window: deque[Weights] = field(default_factory=deque)
-    """The weights at the last validations."""
 
 
 class Trainer:
@@ -210,6 +208,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(
             self._device.type, enabled=precision.name == "fp16", init_scale=2.0**14
         )
+        self.average: Weights = _copy_of(model) if options.average else {}
         self.best_weights: Weights = {}
         """What the last ``Validated`` with ``best`` was about; copied nowhere else."""
 
@@ -282,7 +281,14 @@ class Trainer:
         if self.scaler.is_enabled() and self.scaler.get_scale() < _SMALLEST_SCALE:
             warning = self._leave_fp16(batches, tokens)
         self.optimizer.zero_grad(set_to_none=True)
+        self._average()
         return loss, tokens, warning
+
+    def _average(self) -> None:
+        if self.average:
+            share = newest_share(self.progress.step + 1, self.options.average)
+            newest = list(weights_of(self.model).values())
+            torch._foreach_lerp_(list(self.average.values()), newest, share)
 
     def _gradients(self, batches: list[Batch], tokens: int) -> float:
         total = torch.zeros((), device=self._device)
@@ -328,21 +334,17 @@ class Trainer:
     def _validation(self) -> Validated:
         progress, began = self.progress, time.perf_counter()
         current = _copy_of(self.model)
-        progress.validations += 1
-        progress.window.append(current)
-        while len(progress.window) > averaged_weights(progress.validations, self.options.average):
-            progress.window.popleft()
-        averaged = _mean(progress.window)
-        _put(averaged, self.model)
+        _put(self.average or current, self.model)
         self.model.eval()
         score = self._validate(self.model)
         self.model.train()
+        kept = _copy_of(self.model)
         _put(current, self.model)
         best = math.isfinite(score.loss) and score.beats(progress.best)
         progress.stale = 0 if best else progress.stale + 1
         if best:
             progress.best = score
-            self.best_weights = averaged
+            self.best_weights = kept
         seconds = time.perf_counter() - began
         return Validated(progress.step, progress.position.epoch, score, best, seconds)
 
@@ -352,8 +354,7 @@ class Trainer:
         tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
         for index, entry in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": value for key, value in entry.items()}
-        for index, weights in enumerate(progress.window):
-            tensors |= {f"window.{index}.{name}": tensor for name, tensor in weights.items()}
+        tensors |= {f"average.{name}": tensor for name, tensor in self.average.items()}
         tensors["rng.cpu"] = torch.get_rng_state()
         if self._device.type == "cuda":
             tensors["rng.cuda"] = torch.cuda.get_rng_state(self._device)
@@ -362,7 +363,6 @@ class Trainer:
             "position": list(progress.position),
             "best": list(progress.best) if progress.best else None,
             "stale": progress.stale,
-            "validations": progress.validations,
             "hopeless": progress.hopeless,
             "seconds": progress.seconds,
             "precision": self.precision.name,
@@ -383,10 +383,7 @@ class Trainer:
             optimizer.setdefault(int(index), {})[key] = tensor
         template = self.optimizer.state_dict()
         self.optimizer.load_state_dict({**template, "state": optimizer})
-        window: dict[int, Weights] = {}
-        for name, tensor in groups.get("window", {}).items():
-            index, _, key = name.partition(".")
-            window.setdefault(int(index), {})[key] = tensor
+        self.average = {name: groups["average"][name] for name in self.average}
         torch.set_rng_state(groups["rng"]["cpu"])
         if "cuda" in groups["rng"] and self._device.type == "cuda":
             torch.cuda.set_rng_state(groups["rng"]["cuda"], self._device)
@@ -399,10 +396,8 @@ class Trainer:
             position=Position(*values["position"]),
             best=Score(*values["best"]) if values["best"] else None,
             stale=values["stale"],
-            validations=values["validations"],
             hopeless=values["hopeless"],
             seconds=values["seconds"],
-            window=deque(window[index] for index in sorted(window)),
         )
 
 
@@ -413,12 +408,6 @@ def weights_of(model: Seq2Seq) -> Weights:
 
 def _copy_of(model: Seq2Seq) -> Weights:
     return {name: tensor.clone() for name, tensor in weights_of(model).items()}
-
-
-def _mean(window: deque[Weights]) -> Weights:
-    if len(window) == 1:
-        return {name: tensor.clone() for name, tensor in window[0].items()}
-    return {name: torch.stack([w[name] for w in window]).mean(0) for name in window[0]}
 
 
 def _put(weights: Weights, model: Seq2Seq) -> None:

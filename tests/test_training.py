@@ -24,9 +24,9 @@ from nmt_cli.training import (
     Trainer,
     TrainingOptions,
     Validated,
-    averaged_weights,
     backward,
     learning_rate,
+    newest_share,
     target_hidden,
     weights_of,
 )
@@ -175,22 +175,38 @@ def test_a_resumed_run_equals_one_that_never_stopped(arch, stop):
             assert torch.equal(tensor, second.best_weights[name]), name
 
 
-def test_the_mean_of_the_last_weights_is_what_is_validated_and_kept():
-    seen = []
-    trainer = make_trainer(average=2, last_step=40)
-    trainer._validate = lambda model: (
-        seen.append({n: t.clone() for n, t in weights_of(model).items()}) or Score(len(seen), 1.0)
-    )
-    snapshots = []
+def copied_weights(model):
+    return {name: tensor.clone() for name, tensor in weights_of(model).items()}
+
+
+def test_the_running_average_is_what_is_validated_and_kept():
+    """With average=1 the weights at step i count i times: their mean is sum i w_i / sum i."""
+    seen, taken = [], []
+    trainer = make_trainer(average=1, last_step=20)
+    trainer._validate = lambda model: seen.append(copied_weights(model)) or Score(len(seen), 1.0)
     for event in trainer.run(never):
-        if isinstance(event, Validated):
-            snapshots.append({n: t.clone() for n, t in weights_of(trainer.model).items()})
-    assert [averaged_weights(n, 2) for n in (1, 2, 3, 4, 99)] == [1, 1, 1, 2, 2]
-    for name in snapshots[0]:
-        torch.testing.assert_close(seen[2][name], snapshots[2][name])
-        mean = (snapshots[6][name] + snapshots[7][name]) / 2
-        torch.testing.assert_close(seen[7][name], mean)
-        torch.testing.assert_close(trainer.best_weights[name], mean)
+        if isinstance(event, Step):
+            taken.append(copied_weights(trainer.model))
+    for name, kept in trainer.best_weights.items():
+        mean = sum(i * weights[name] for i, weights in enumerate(taken, 1)) / sum(range(1, 21))
+        torch.testing.assert_close(kept, mean)
+        assert torch.equal(seen[-1][name], kept)
+        assert torch.equal(weights_of(trainer.model)[name], taken[-1][name])
+
+
+def test_without_average_the_weights_themselves_are_kept():
+    trainer = make_trainer([Score(1, 1), Score(2, 1), Score(3, 1)], average=0)
+    list(trainer.run(never))
+    for name, kept in trainer.best_weights.items():
+        assert torch.equal(kept, weights_of(trainer.model)[name])
+
+
+@pytest.mark.parametrize("average", [1, 8])
+def test_the_running_average_forgets_the_early_weights(average):
+    shares = [newest_share(step, average) for step in range(1, 1001)]
+    assert shares[0] == 1
+    first_half = math.prod(1 - share for share in shares[500:])
+    assert first_half == pytest.approx(0.5 ** (average + 1), rel=0.1)
 
 
 def test_patience_counts_validations_without_a_better_one():

@@ -171,9 +171,12 @@ def train(
     average: Annotated[
         int,
         typer.Option(
-            min=0, max=MANY, help="Average the weights at the last N validations; 0: do not."
+            min=0,
+            max=MANY,
+            help="Keep a running average of the weights over about the last 1/N of the steps so "
+            "far; 0: keep the weights themselves.",
         ),
-    ] = 5,
+    ] = 8,
     patience: Annotated[
         int,
         typer.Option(
