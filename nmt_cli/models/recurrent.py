@@ -478,7 +478,7 @@ register(
         "Neural Machine Translation",
         options=LstmAttentionOptions,
         build=build_attentional,
-        recipe=Recipe(lr=3e-3, warmup=300, batch_tokens=1024, generated_epochs=5),
+        recipe=Recipe(lr=3e-3, warmup=300, batch_tokens=1024, generated_epochs=4.5),
         sizes=_SIZES,
         variants=(
             *_SHAPES,
