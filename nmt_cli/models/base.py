@@ -159,3 +159,19 @@ def resolve_options(name: str, size: str, given: Mapping[str, Any]) -> Any:
 def lengths_of(mask: Tensor) -> Tensor:
     """Count the real tokens of each row of a (B, S) mask: (B,) int64."""
     return mask.sum(dim=1, dtype=torch.int64)
+
+
+def flip_index(mask: Tensor) -> Tensor:
+    """Positions (B, S) that turn each row round within its length and leave padding in place."""
+    positions = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
+    return torch.where(mask, lengths_of(mask)[:, None] - 1 - positions, positions)
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Pick positions (B, N) of x (B, S, D): (B, N, D)."""
+    return x.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+
+
+def full_precision(x: Tensor) -> Tensor:
+    """Widen half precision to fp32: recurrent state is handed on in at least that."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

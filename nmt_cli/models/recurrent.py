@@ -27,8 +27,11 @@ from nmt_cli.models.base import (
     Seq2Seq,
     Tree,
     Vocabulary,
+    flip_index,
+    full_precision,
     lengths_of,
     register,
+    take,
 )
 from nmt_cli.models.dropout import Dropout
 from nmt_cli.models.options import MOST_LAYERS, require
@@ -217,22 +220,6 @@ def lstm_layer(d_input: int, d_state: int) -> nn.LSTM:
     with torch.no_grad():
         cast(Tensor, lstm.bias_hh_l0).zero_()
     return lstm
-
-
-def full_precision(x: Tensor) -> Tensor:
-    """Widen half precision to fp32: recurrent state is handed on in at least that."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def flip_index(mask: Tensor) -> Tensor:
-    """Positions (B, S) that turn each row round within its length and leave padding in place."""
-    positions = torch.arange(mask.shape[1], device=mask.device).expand(mask.shape)
-    return torch.where(mask, lengths_of(mask)[:, None] - 1 - positions, positions)
-
-
-def take(x: Tensor, index: Tensor) -> Tensor:
-    """Pick positions (B, N) of x (B, S, D): (B, N, D)."""
-    return x.gather(1, index.unsqueeze(-1).expand(-1, -1, x.shape[2]))
 
 
 class RecurrentSeq2Seq(Seq2Seq):

@@ -9,9 +9,12 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from nmt_cli.models import Vocabulary, architecture
 from nmt_cli.models.attention import make_score, scaled_dot_weights
+from nmt_cli.models.base import flip_index
 from nmt_cli.models.dropout import Dropout, scaled_mask
-from nmt_cli.models.recurrent import Encoder, LstmOptions, flip_index, lstm_cell
-from nmt_cli.models.transformer import Transformer, TransformerOptions, sinusoid
+from nmt_cli.models.recurrent import Encoder, LstmOptions, lstm_cell
+from nmt_cli.models.stack import sinusoid
+from nmt_cli.models.transformer import TransformerOptions
+from nmt_cli.models.transformer import build as build_transformer
 
 CLOSE = {"rtol": 0.0, "atol": 1e-10}
 V = 17
@@ -185,8 +188,8 @@ def copy_attention(ours, theirs):
 
 
 def copy_rest(ours, theirs, norms):
-    ours.ffn.inner.load_state_dict(theirs.linear1.state_dict())
-    ours.ffn.outer.load_state_dict(theirs.linear2.state_dict())
+    ours.channels.inner.load_state_dict(theirs.linear1.state_dict())
+    ours.channels.outer.load_state_dict(theirs.linear2.state_dict())
     for mine, name in zip(norms, ("norm1", "norm2", "norm3"), strict=False):
         mine.norm.load_state_dict(getattr(theirs, name).state_dict())
 
@@ -208,15 +211,16 @@ def test_the_transformer_equals_torchs_with_copied_weights(norm):
     options = TransformerOptions(
         d_model=D, heads=H, d_ffn=F, encoder_layers=2, decoder_layers=2, norm=norm, dropout=0.0
     )
-    ours = Transformer(options, Vocabulary(V, V, True)).double().eval()
+    ours = build_transformer(options, Vocabulary(V, V, True)).double().eval()
     with torch.no_grad():
         for mine, other in zip(ours.encoder, theirs.encoder.layers, strict=True):
-            copy_attention(mine.attention, other.self_attn)
-            copy_rest(mine, other, (mine.around_attention, mine.around_ffn))
+            copy_attention(mine.mixer, other.self_attn)
+            copy_rest(mine, other, (mine.around_mixer, mine.around_channels))
         for mine, other in zip(ours.decoder, theirs.decoder.layers, strict=True):
-            copy_attention(mine.attention, other.self_attn)
+            copy_attention(mine.mixer, other.self_attn)
             copy_attention(mine.cross, other.multihead_attn)
-            copy_rest(mine, other, (mine.around_attention, mine.around_cross, mine.around_ffn))
+            norms = (mine.around_mixer, mine.around_cross, mine.around_channels)
+            copy_rest(mine, other, norms)
         if norm == "pre":
             ours.encoder_norm.load_state_dict(theirs.encoder.norm.state_dict())
             ours.decoder_norm.load_state_dict(theirs.decoder.norm.state_dict())

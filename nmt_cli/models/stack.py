@@ -1,0 +1,407 @@
+"""The residual encoder-decoder in which a mixer stands: attention, a recurrence, a convolution.
+
+A decoder layer mixes each position with those before it, reads the source by cross-attention,
+and mixes channels; an encoder layer does the same in both directions, without the cross-attention.
+Each of these is a residual branch with its own layer norm (Vaswani et al. 2017, section 3.1). A
+mixer knows nothing of source or target, so any goes into any layer.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt_cli.models.attention import scaled_dot_weights
+from nmt_cli.models.base import Decoded, Recipe, Seq2Seq, Tree, Vocabulary, flip_index, take
+from nmt_cli.models.dropout import Dropout
+from nmt_cli.models.options import MOST_LAYERS, require
+
+KeysValues = tuple[Tensor, Tensor]
+"""Keys and values, each (B, H, S, D/H)."""
+Positions = Literal["sinusoidal", "none"]
+
+
+@dataclass(frozen=True)
+class SkeletonOptions:
+    """What the skeleton itself needs to know, whatever stands in it."""
+
+    d_model: Annotated[int, "width of embeddings and layers"] = 128
+    heads: Annotated[int, "heads of every attention"] = 4
+    norm: Annotated[Literal["pre", "post"], "layer norm before or after each sublayer"] = "pre"
+    tied: Annotated[bool, "share target embedding and projection (and both sides' if one)"] = True
+    dropout: Annotated[float, "dropout on embeddings, in sublayers and on their results"] = 0.2
+
+    def __post_init__(self) -> None:
+        require(self.d_model % 2 == 0, f"d_model={self.d_model}: must be even")
+        require(
+            self.heads >= 1 and self.d_model % self.heads == 0,
+            f"heads={self.heads}: must divide d_model={self.d_model}",
+        )
+        require(0 <= self.dropout < 1, f"dropout={self.dropout}: must be in [0, 1)")
+
+
+@dataclass(frozen=True)
+class LayerOptions(SkeletonOptions):
+    """What an architecture needs to know whose layers mix positions and channels."""
+
+    d_ffn: Annotated[int, "inner width of the feed-forward layers; 0 leaves them out"] = 512
+    cross_attention: Annotated[bool, "attend to the source; false passes one fixed vector"] = True
+    positions: Annotated[Positions, "what tells one position from another in the embeddings"] = (
+        "none"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.d_ffn >= 0, f"d_ffn={self.d_ffn}: must not be negative")
+
+
+@dataclass(frozen=True)
+class StackOptions(LayerOptions):
+    """What an architecture of equal layers needs to know."""
+
+    encoder_layers: Annotated[int, "layers of the encoder"] = 4
+    decoder_layers: Annotated[int, "layers of the decoder"] = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("encoder_layers", "decoder_layers"):
+            layers = getattr(self, name)
+            require(1 <= layers <= MOST_LAYERS, f"{name}={layers}: must be 1 to {MOST_LAYERS}")
+
+
+STACK_RECIPE = Recipe(lr=5e-3, warmup=1000, batch_tokens=2048, generated_epochs=12)
+"""How a stack of the small size is trained."""
+TINY = {"d_model": 64, "d_ffn": 256}
+BASE = {"d_model": 512, "heads": 8, "d_ffn": 2048, "encoder_layers": 6, "decoder_layers": 6}
+BASE_TRAINING = {"base": {"lr": 1e-3, "warmup": 4000}}
+
+
+class Mixer(nn.Module, ABC):
+    """Maps (B, T, D) to (B, T, D), each position from itself and those before it.
+
+    A sequence may come in chunks of any length; the state carries on from one to the next, and
+    no call changes the state that it is given.
+    """
+
+    @abstractmethod
+    def start(self, rows: int) -> Tree:
+        """Give the state before the first position."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
+        """Map a chunk.
+
+        Args:
+            x: (B, T, D).
+            state: from ``start`` or from the chunk before.
+            position: (B,) int64, how many positions came before the chunk.
+        """
+
+
+class BothWays(nn.Module):
+    """Two mixers, one of them from the end of each row to its start, added up."""
+
+    def __init__(self, make: Callable[[], Mixer]) -> None:
+        super().__init__()
+        self.forwards = make()
+        self.backwards = make()
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Mix x (B, S, D); padding, after the end in both directions, is never read."""
+        flip = flip_index(mask)
+        return whole(self.forwards, x) + take(whole(self.backwards, take(x, flip)), flip)
+
+
+def whole(mixer: Mixer, x: Tensor) -> Tensor:
+    """Map a sequence (B, T, D) from its first position to its last."""
+    rows = x.shape[0]
+    position = torch.zeros(rows, dtype=torch.int64, device=x.device)
+    mixed, _ = mixer(x, mixer.start(rows), position)
+    return cast(Tensor, mixed)
+
+
+def extend(past: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Put the last inputs (B, K, D) before x (B, T, D): both joined, and the new last K inputs."""
+    joined = torch.cat([past.to(x.dtype), x], dim=1)
+    return joined, joined[:, x.shape[1] :].to(past.dtype)
+
+
+class FeedForward(Mixer):
+    """Two linear maps with a ReLU between, of each position alone (Vaswani section 3.3)."""
+
+    def __init__(self, options: LayerOptions) -> None:
+        super().__init__()
+        self.inner = nn.Linear(options.d_model, options.d_ffn)
+        self.outer = nn.Linear(options.d_ffn, options.d_model)
+        self.dropout = Dropout(options.dropout)
+
+    def start(self, rows: int) -> Tree:
+        """Keep nothing."""
+        return ()
+
+    def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
+        """Map each position of x (B, T, D)."""
+        return self.outer(self.dropout(torch.relu(self.inner(x)))), ()
+
+
+def feed_forward(options: LayerOptions) -> FeedForward | None:
+    """Make a feed-forward layer, if there are to be any."""
+    return FeedForward(options) if options.d_ffn else None
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """Reshape (B, T, D) to (B, H, T, D/H)."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """Reshape (B, H, T, D/H) to (B, T, D)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention of the decoder to the encoder's output (Vaswani section 3.2)."""
+
+    def __init__(self, options: SkeletonOptions) -> None:
+        super().__init__()
+        self.heads = options.heads
+        self.query = nn.Linear(options.d_model, options.d_model)
+        self.key_value = nn.Linear(options.d_model, 2 * options.d_model)
+        self.out = nn.Linear(options.d_model, options.d_model)
+        self.dropout = Dropout(options.dropout)
+
+    def keys_values(self, encoded: Tensor) -> KeysValues:
+        """Prepare the encoder's output (B, S, D)."""
+        k, v = self.key_value(encoded).chunk(2, dim=-1)
+        return split_heads(k, self.heads), split_heads(v, self.heads)
+
+    def forward(self, x: Tensor, memory: KeysValues, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend from x (B*K, T, D): result (B*K, T, D) and weights (B*K, H, T, S)."""
+        k, v = memory
+        rows, T, D = x.shape
+        q = split_heads(self.query(x).reshape(k.shape[0], -1, D), self.heads)  # (B, H, K*T, D/H)
+        weights = scaled_dot_weights(q, k, mask[:, None, None, :])
+        out = self.out(merge_heads(self.dropout(weights.to(v.dtype)) @ v)).reshape(rows, T, D)
+        by_row = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)  # (B*K, H, T, S)
+        return out, by_row
+
+
+class Residual(nn.Module):
+    """x + sublayer(x), with the layer norm on the way in (pre) or on the sum (post)."""
+
+    def __init__(self, options: SkeletonOptions) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(options.d_model)
+        self.pre = options.norm == "pre"
+        self.dropout = Dropout(options.dropout)
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Give what the sublayer reads."""
+        return self.norm(x) if self.pre else x
+
+    def leave(self, x: Tensor, result: Tensor) -> Tensor:
+        """Add the sublayer's result to the stream."""
+        x = x + self.dropout(result)
+        return x if self.pre else self.norm(x)
+
+
+class EncoderParts(NamedTuple):
+    """What stands in an encoder layer; None leaves a sublayer out."""
+
+    mixer: nn.Module | None
+    """Maps x (B, S, D) and mask (B, S) to (B, S, D), each real position from all real ones."""
+    channels: Mixer | None
+
+
+class DecoderParts(NamedTuple):
+    """What stands in a decoder layer; None leaves a sublayer out."""
+
+    mixer: Mixer | None
+    channels: Mixer | None
+
+
+class Design(NamedTuple):
+    """What an architecture puts into the skeleton, one entry a layer."""
+
+    encoder: Sequence[EncoderParts]
+    decoder: Sequence[DecoderParts]
+    positions: Positions
+    cross_attention: bool = True
+
+
+def alike(options: StackOptions, make: Callable[[], Mixer]) -> Design:
+    """Design a stack of equal layers around one kind of mixer."""
+    return Design(
+        [
+            EncoderParts(BothWays(make), feed_forward(options))
+            for _ in range(options.encoder_layers)
+        ],
+        [DecoderParts(make(), feed_forward(options)) for _ in range(options.decoder_layers)],
+        options.positions,
+        options.cross_attention,
+    )
+
+
+class EncoderLayer(nn.Module):
+    """Mixing in both directions and mixing of channels, each in a residual."""
+
+    def __init__(self, options: SkeletonOptions, parts: EncoderParts) -> None:
+        super().__init__()
+        self.mixer, self.channels = parts
+        self.around_mixer = Residual(options) if self.mixer else None
+        self.around_channels = Residual(options) if self.channels else None
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Apply to x (B, S, D) with mask (B, S)."""
+        if self.mixer and self.around_mixer:
+            x = self.around_mixer.leave(x, self.mixer(self.around_mixer.enter(x), mask))
+        if self.channels and self.around_channels:
+            entering = self.around_channels.enter(x)
+            x = self.around_channels.leave(x, whole(self.channels, entering))
+        return x
+
+
+class DecoderLayer(nn.Module):
+    """Mixing with what came before, cross-attention, mixing of channels, each in a residual."""
+
+    def __init__(self, options: SkeletonOptions, parts: DecoderParts, cross: bool) -> None:
+        super().__init__()
+        self.mixer, self.channels = parts
+        self.cross = CrossAttention(options) if cross else None
+        self.around_mixer = Residual(options) if self.mixer else None
+        self.around_cross = Residual(options) if cross else None
+        self.around_channels = Residual(options) if self.channels else None
+
+    def start(self, rows: int) -> Tree:
+        """Give the states of both mixers before the first position."""
+        both = (self.mixer, self.channels)
+        return tuple(mixer.start(rows) if mixer else () for mixer in both)
+
+    def forward(
+        self, x: Tensor, state: Tree, position: Tensor, memory: KeysValues | None, mask: Tensor
+    ) -> tuple[Tensor, Tree, Tensor | None]:
+        """Apply to x (B*K, T, D).
+
+        Args:
+            x: the stream.
+            state: of this layer.
+            position: (B*K,), how many tokens came before.
+            memory: cross-attention keys and values, B rows; None without cross-attention.
+            mask: (B, S), the source mask.
+
+        Returns:
+            the stream, the state and the cross-attention weights (B*K, H, T, S), if any.
+        """
+        mixing, channelling = cast(tuple[Tree, Tree], state)
+        weights = None
+        if self.mixer and self.around_mixer:
+            mixed, mixing = self.mixer(self.around_mixer.enter(x), mixing, position)
+            x = self.around_mixer.leave(x, mixed)
+        if self.cross and self.around_cross and memory:
+            read, weights = self.cross(self.around_cross.enter(x), memory, mask)
+            x = self.around_cross.leave(x, read)
+        if self.channels and self.around_channels:
+            mixed, channelling = self.channels(self.around_channels.enter(x), channelling, position)
+            x = self.around_channels.leave(x, mixed)
+        return x, (mixing, channelling), weights
+
+
+def sinusoid(positions: Tensor, d_model: int) -> Tensor:
+    """Encode positions (...) as (..., D): sines and cosines (Vaswani section 3.5)."""
+    exponents = torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float32)
+    rates = torch.exp(exponents * (-math.log(10000.0) / d_model))
+    angles = positions.unsqueeze(-1).to(rates.dtype) * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+
+
+class Stack(Seq2Seq):
+    """Encoder and decoder of residual layers, joined by cross-attention or by one fixed vector.
+
+    Without cross-attention the decoder gets the mean of the encoder's output, mapped by one
+    layer and added to every target embedding: the bottleneck of Cho et al. 2014, in a stack.
+    """
+
+    def __init__(self, options: SkeletonOptions, vocab: Vocabulary, design: Design) -> None:
+        super().__init__()
+        D = options.d_model
+        self.d_model, self.positions = D, design.positions
+        self.tgt_embedding = nn.Embedding(vocab.tgt, D)
+        share_source = options.tied and vocab.shared
+        self.src_embedding = self.tgt_embedding if share_source else nn.Embedding(vocab.src, D)
+        self.encoder = nn.ModuleList(EncoderLayer(options, parts) for parts in design.encoder)
+        self.decoder = nn.ModuleList(
+            DecoderLayer(options, parts, design.cross_attention) for parts in design.decoder
+        )
+        pre = options.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(D) if pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(D) if pre else nn.Identity()
+        self.bridge = None if design.cross_attention else nn.Linear(D, D)
+        self.projection = nn.Linear(D, vocab.tgt, bias=False)
+        self.dropout = Dropout(options.dropout)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+        if options.tied:
+            self.projection.weight = self.tgt_embedding.weight
+        for embedding in (self.src_embedding, self.tgt_embedding):
+            nn.init.normal_(embedding.weight, std=D**-0.5)
+
+    def embed(self, embedding: nn.Embedding, tokens: Tensor, position: Tensor) -> Tensor:
+        """Embed tokens (B, T), scaled by sqrt(D), and add what tells positions apart: (B, T, D)."""
+        x = embedding(tokens) * self.d_model**0.5
+        if self.positions == "sinusoidal":
+            steps = torch.arange(tokens.shape[1], device=tokens.device)
+            x = x + sinusoid(position[:, None] + steps, self.d_model).to(x.dtype)
+        return self.dropout(x)
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
+        """Give (mask, per decoder layer the cross-attention keys and values), or (vector,)."""
+        first = torch.zeros(src.shape[0], dtype=torch.int64, device=src.device)
+        x = self.embed(self.src_embedding, src, first)
+        for layer in self.encoder:
+            x = layer(x, src_mask)
+        x = self.encoder_norm(x)
+        if self.bridge:
+            real = src_mask.unsqueeze(-1)
+            mean = x.masked_fill(~real, 0.0).sum(1) / real.sum(1)
+            return (self.bridge(mean.to(x.dtype)),)
+        crosses = (cast(CrossAttention, layer.cross) for layer in self.decoder)
+        return src_mask, tuple(cross.keys_values(x) for cross in crosses)
+
+    def start(self, memory: Tree, max_length: int | None = None) -> Tree:
+        """Give (position (B,), the state of each layer)."""
+        first = cast(tuple[Tensor, ...], memory)[0]
+        rows = first.shape[0]
+        layers = tuple(cast(DecoderLayer, layer).start(rows) for layer in self.decoder)
+        return torch.zeros(rows, dtype=torch.int64, device=first.device), layers
+
+    def decode(
+        self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
+    ) -> Decoded:
+        """Read tokens (B*K, T) after those that the state knows."""
+        position, states = cast(tuple[Tensor, tuple[Tree, ...]], state)
+        x = self.embed(self.tgt_embedding, tokens, position)
+        first, *rest = cast(tuple[Tensor, ...], memory)
+        if self.bridge:
+            beams = tokens.shape[0] // first.shape[0]
+            x = x + first.repeat_interleave(beams, dim=0).unsqueeze(1)
+        layers = cast("tuple[KeysValues, ...]", rest[0]) if rest else [None] * len(states)
+        after, seen = [], []
+        for layer, before, keys_values in zip(self.decoder, states, layers, strict=True):
+            x, layer_state, weights = layer(x, before, position, keys_values, first)
+            after.append(layer_state)
+            if weights is not None:
+                seen.append(weights)
+        hidden = self.decoder_norm(x)
+        state = (position + tokens.shape[1], tuple(after))
+        return Decoded(hidden, state, tuple(seen) if attention else ())
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Map hidden (..., D) to logits (..., V)."""
+        return self.projection(hidden)
