@@ -1,0 +1,84 @@
+"""IndRNN (Li et al. 2018): each unit sees its own past alone, h = act(W x + u * h + b).
+
+Departures: the paper's model is no encoder-decoder; here it stands in the residual skeleton.
+The recurrent weights u start uniform in [0, 1] (section 4) and are not clipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt_cli.models.base import (
+    Architecture,
+    Seq2Seq,
+    Tree,
+    Vocabulary,
+    full_precision,
+    register,
+)
+from nmt_cli.models.stack import (
+    BASE,
+    BASE_TRAINING,
+    STACK_RECIPE,
+    TINY,
+    Mixer,
+    Stack,
+    StackOptions,
+    alike,
+)
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
+
+
+@dataclass(frozen=True)
+class IndRnnOptions(StackOptions):
+    """Options of ``indrnn``."""
+
+    activation: Annotated[Literal["relu", "tanh"], "what bounds the state"] = "relu"
+
+
+class IndRnn(Mixer):
+    """h_t = act(W x_t + u * h_{t-1} + b) (equation 2): elementwise, but not linear, so a loop."""
+
+    def __init__(self, options: IndRnnOptions) -> None:
+        super().__init__()
+        self.input = nn.Linear(options.d_model, options.d_model)
+        self.recurrent = nn.Parameter(torch.rand(options.d_model))
+        self.activation = _ACTIVATIONS[options.activation]
+
+    def start(self, rows: int) -> Tree:
+        """Give a state of zeros (B, D)."""
+        return self.recurrent.new_zeros(rows, len(self.recurrent))
+
+    def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
+        """Run over x (B, T, D)."""
+        h, states = cast(Tensor, state), []
+        for step in full_precision(self.input(x)).unbind(1):
+            h = self.activation(torch.addcmul(step, self.recurrent, h))
+            states.append(h)
+        return torch.stack(states, 1), h
+
+
+def build(options: IndRnnOptions, vocab: Vocabulary) -> Seq2Seq:
+    """Put IndRNN into the skeleton."""
+    return Stack(options, vocab, alike(options, lambda: IndRnn(options)))
+
+
+register(
+    Architecture(
+        name="indrnn",
+        summary="recurrence in which each unit sees its own past alone",
+        paper="Li et al. 2018, Independently Recurrent Neural Network (IndRNN)",
+        options=IndRnnOptions,
+        build=build,
+        recipe=STACK_RECIPE,
+        sizes={"tiny": TINY, "small": {}, "base": BASE},
+        size_training=BASE_TRAINING,
+        variants=({}, {"activation": "tanh", "cross_attention": False}),
+    )
+)

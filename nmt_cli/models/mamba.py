@@ -1,0 +1,136 @@
+"""Mamba (Gu & Dao 2023): a state space whose step size and maps depend on the input.
+
+Departures: the paper's model is a decoder alone, of Mamba blocks and nothing else; here a block is
+what mixes positions in the residual skeleton, with cross-attention and feed-forward layers as
+everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nmt_cli.models.base import (
+    Architecture,
+    Seq2Seq,
+    Tree,
+    Vocabulary,
+    full_precision,
+    register,
+)
+from nmt_cli.models.options import require
+from nmt_cli.models.scan import scan
+from nmt_cli.models.stack import (
+    BASE,
+    BASE_TRAINING,
+    STACK_RECIPE,
+    TINY,
+    Mixer,
+    Stack,
+    StackOptions,
+    alike,
+    extend,
+)
+
+_SHORTEST_STEP, _LONGEST_STEP = 1e-3, 1e-1
+
+
+@dataclass(frozen=True)
+class MambaOptions(StackOptions):
+    """Options of ``mamba``."""
+
+    d_state: Annotated[int, "states of each channel"] = 8
+    expand: Annotated[int, "how many times wider than the layer the block is inside"] = 2
+    d_conv: Annotated[int, "words that the short convolution sees"] = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("d_state", "expand", "d_conv"):
+            value = getattr(self, name)
+            require(1 <= value <= 256, f"{name}={value}: must be 1 to 256")
+
+
+class Mamba(Mixer):
+    """The selective state space block (section 3.4, figure 3).
+
+    With E = expand * D channels of N states each, and for one channel (algorithm 2):
+
+        u = silu(conv(W x)),  delta = softplus(W_delta u),  B, C = W_B u, W_C u
+        h_t = exp(delta_t A) h_{t-1} + delta_t B_t u_t,  y_t = C_t . h_t + skip u_t
+
+    and the block gives W_out (y silu(W_z x)).
+    """
+
+    def __init__(self, options: MambaOptions) -> None:
+        super().__init__()
+        D, N = options.d_model, options.d_state
+        E, self.rank = options.expand * D, math.ceil(D / 16)
+        self.d_inner, self.d_state = E, N
+        self.input = nn.Linear(D, 2 * E, bias=False)
+        self.kernel = nn.Parameter(torch.empty(options.d_conv, E))
+        self.kernel_bias = nn.Parameter(torch.zeros(E))
+        self.selection = nn.Linear(E, self.rank + 2 * N, bias=False)
+        self.step = nn.Parameter(torch.empty(E, self.rank))
+        self.step_bias = nn.Parameter(torch.empty(E))
+        self.log_decay = nn.Parameter(torch.arange(1, N + 1).float().log().repeat(E, 1))  # (E, N)
+        self.skip = nn.Parameter(torch.ones(E))
+        self.out = nn.Linear(E, D, bias=False)
+        with torch.no_grad():
+            bound = options.d_conv**-0.5
+            self.kernel.uniform_(-bound, bound)
+            self.step.uniform_(-(self.rank**-0.5), self.rank**-0.5)
+            log_step = torch.empty(E).uniform_(math.log(_SHORTEST_STEP), math.log(_LONGEST_STEP))
+            self.step_bias.copy_(torch.log(torch.expm1(log_step.exp())))  # softplus gives the step
+
+    def start(self, rows: int) -> Tree:
+        """Give (the d_conv - 1 inputs of the convolution before, states (B, E, N)), all zero."""
+        past = self.kernel.new_zeros(rows, len(self.kernel) - 1, self.d_inner)
+        return past, self.kernel.new_zeros(rows, self.d_inner, self.d_state)
+
+    def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
+        """Run over x (B, T, D)."""
+        past, h = cast(tuple[Tensor, Tensor], state)
+        T = x.shape[1]
+        inner, z = self.input(x).chunk(2, dim=-1)
+        joined, past = extend(past, inner)
+        u = self.kernel_bias + sum(
+            joined[:, k : k + T] * weight for k, weight in enumerate(self.kernel)
+        )
+        u = F.silu(u)
+        low, B, C = full_precision(self.selection(u)).split(
+            [self.rank, self.d_state, self.d_state], dim=-1
+        )
+        delta = F.softplus(low @ self.step.t() + self.step_bias)  # (B, T, E)
+        decay = torch.exp(delta.unsqueeze(-1) * -torch.exp(self.log_decay))  # (B, T, E, N)
+        states = scan(decay, (delta * u).unsqueeze(-1) * B.unsqueeze(2), h)
+        y = (states @ C.unsqueeze(-1)).squeeze(-1) + self.skip * u
+        return self.out(y * F.silu(z)), (past, states[:, -1])
+
+
+def build(options: MambaOptions, vocab: Vocabulary) -> Seq2Seq:
+    """Put Mamba into the skeleton."""
+    return Stack(options, vocab, alike(options, lambda: Mamba(options)))
+
+
+register(
+    Architecture(
+        name="mamba",
+        summary="selective state space, trained in parallel by a scan",
+        paper="Gu & Dao 2023, Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
+        options=MambaOptions,
+        build=build,
+        recipe=STACK_RECIPE,
+        sizes={"tiny": TINY, "small": {}, "base": {**BASE, "d_state": 16}},
+        size_training=BASE_TRAINING,
+        variants=(
+            {},
+            {"d_state": 1, "d_conv": 1, "expand": 1},
+            {"cross_attention": False, "d_ffn": 0},
+        ),
+    )
+)

@@ -1,0 +1,122 @@
+"""minGRU and minLSTM (Feng et al. 2024, "Were RNNs all we needed?", sections 3.1 and 3.2).
+
+A GRU and an LSTM whose gates see the input alone, not the state before, so that the state is a
+linear recurrence and a whole sequence is one scan.
+
+Departures: the paper's models have no encoder and no cross-attention; here they stand in the
+residual skeleton, each followed by one linear map, in the plain form (the candidate state is not
+forced to be positive).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt_cli.models.base import (
+    Architecture,
+    Seq2Seq,
+    Tree,
+    Vocabulary,
+    full_precision,
+    register,
+)
+from nmt_cli.models.scan import scan
+from nmt_cli.models.stack import (
+    BASE,
+    BASE_TRAINING,
+    STACK_RECIPE,
+    TINY,
+    Mixer,
+    Stack,
+    StackOptions,
+    alike,
+)
+
+
+@dataclass(frozen=True)
+class MinOptions(StackOptions):
+    """Options of ``mingru`` and ``minlstm``."""
+
+    d_state: Annotated[int, "width of the recurrent state"] = 128
+
+
+class MinRnn(Mixer):
+    """What both share: gates and candidate from the input, a scan, a linear map of the state."""
+
+    gates: int
+
+    def __init__(self, options: MinOptions) -> None:
+        super().__init__()
+        self.d_state = options.d_state
+        self.input = nn.Linear(options.d_model, (self.gates + 1) * options.d_state)
+        self.out = nn.Linear(options.d_state, options.d_model)
+
+    def start(self, rows: int) -> Tree:
+        """Give a state of zeros (B, d_state)."""
+        return self.input.weight.new_zeros(rows, self.d_state)
+
+    def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
+        """Run over x (B, T, D)."""
+        *gates, candidate = full_precision(self.input(x)).chunk(self.gates + 1, dim=-1)
+        keep, renew = self.weigh(*gates)
+        h = scan(keep, renew * candidate, cast(Tensor, state))
+        return self.out(h), h[:, -1]
+
+    def weigh(self, *gates: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the shares of the state before and of the candidate in the new state."""
+        raise NotImplementedError
+
+
+class MinGru(MinRnn):
+    """h = (1 - z) h + z candidate, with z = sigmoid(W x) (section 3.1.2)."""
+
+    gates = 1
+
+    def weigh(self, *gates: Tensor) -> tuple[Tensor, Tensor]:
+        """Give 1 - z and z."""
+        (z,) = gates
+        return torch.sigmoid(-z), torch.sigmoid(z)
+
+
+class MinLstm(MinRnn):
+    """h = f' h + i' candidate, where f' = f / (f + i) and i' = i / (f + i) (section 3.2.3)."""
+
+    gates = 2
+
+    def weigh(self, *gates: Tensor) -> tuple[Tensor, Tensor]:
+        """Give f' and i'."""
+        f, i = (torch.sigmoid(gate) for gate in gates)
+        return f / (f + i), i / (f + i)
+
+
+def build_mingru(options: MinOptions, vocab: Vocabulary) -> Seq2Seq:
+    """Put minGRU into the skeleton."""
+    return Stack(options, vocab, alike(options, lambda: MinGru(options)))
+
+
+def build_minlstm(options: MinOptions, vocab: Vocabulary) -> Seq2Seq:
+    """Put minLSTM into the skeleton."""
+    return Stack(options, vocab, alike(options, lambda: MinLstm(options)))
+
+
+for _name, _build, _gates in (
+    ("mingru", build_mingru, "one gate"),
+    ("minlstm", build_minlstm, "two gates that add up to one"),
+):
+    register(
+        Architecture(
+            name=_name,
+            summary=f"recurrence with {_gates} of the input alone, trained in parallel",
+            paper="Feng et al. 2024, Were RNNs All We Needed?",
+            options=MinOptions,
+            build=_build,
+            recipe=STACK_RECIPE,
+            sizes={"tiny": {**TINY, "d_state": 64}, "small": {}, "base": {**BASE, "d_state": 512}},
+            size_training=BASE_TRAINING,
+            variants=({}, {"cross_attention": False}, {"norm": "post", "positions": "sinusoidal"}),
+        )
+    )

@@ -1,0 +1,189 @@
+"""RWKV-4 (Peng et al. 2023): attention as a decaying sum, so that decoding keeps one step of state.
+
+Departures: the paper's model is a decoder alone; here time mixing is what mixes positions in the
+residual skeleton, with cross-attention between it and channel mixing. An encoder mixes time in
+both directions and channels in one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt_cli.models.base import (
+    Architecture,
+    Seq2Seq,
+    Tree,
+    Vocabulary,
+    full_precision,
+    register,
+)
+from nmt_cli.models.options import require
+from nmt_cli.models.scan import scan
+from nmt_cli.models.stack import (
+    BASE,
+    BASE_TRAINING,
+    STACK_RECIPE,
+    TINY,
+    BothWays,
+    DecoderParts,
+    Design,
+    EncoderParts,
+    Mixer,
+    Stack,
+    StackOptions,
+    extend,
+)
+
+
+@dataclass(frozen=True)
+class RwkvOptions(StackOptions):
+    """Options of ``rwkv``."""
+
+    d_ffn: Annotated[int, "inner width of channel mixing"] = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.d_ffn >= 1, f"d_ffn={self.d_ffn}: must be at least 1")
+
+
+class TokenShift(nn.Module):
+    """Blend each position with the one before, channel by channel (section 3.1.1)."""
+
+    def __init__(self, d_model: int, blends: int, layer: float) -> None:
+        super().__init__()
+        channel = torch.arange(d_model) / d_model
+        self.own_share = nn.Parameter((channel ** (1 - layer)).repeat(blends, 1))
+
+    def forward(self, x: Tensor, past: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Blend x (B, T, D) after past (B, 1, D): one (B, T, D) a blend, and the new past."""
+        joined, past = extend(past, x)
+        before = joined[:, :-1]
+        return [torch.lerp(before, x, share) for share in self.own_share], past
+
+
+class TimeMixing(Mixer):
+    """The WKV operator between token shift and a gate (section 3.1.2, equations 11 to 19).
+
+        wkv_t = sum_{i<t} exp(k_i - (t-1-i) w) v_i + exp(u + k_t) v_t, over the same without v
+
+    Both sums are kept divided by exp(m_t), m_t the largest exponent so far, so none overflows;
+    with m known for all t (it is a running maximum) each sum is a scan.
+    """
+
+    def __init__(self, options: StackOptions, layer: float) -> None:
+        super().__init__()
+        D = options.d_model
+        self.shift = TokenShift(D, 3, layer)
+        self.receptance, self.key, self.value, self.out = (
+            nn.Linear(D, D, bias=False) for _ in range(4)
+        )
+        channel = torch.arange(D) / max(D - 1, 1)
+        self.log_decay = nn.Parameter(-5 + 8 * channel ** (0.7 + 1.3 * layer))  # w = exp of it
+        self.bonus = nn.Parameter(math.log(0.3) + 0.5 * (torch.arange(D) % 3 - 1))
+
+    def start(self, rows: int) -> Tree:
+        """Give (the input before (B, 1, D), both sums and the largest exponent, each (B, D))."""
+        D = len(self.bonus)
+        past, sums = self.bonus.new_zeros(rows, 1, D), self.bonus.new_zeros(rows, D)
+        return past, sums, sums, torch.full_like(sums, -1e30)
+
+    def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
+        """Run over x (B, T, D)."""
+        past, above, below, largest = cast(tuple[Tensor, ...], state)
+        (for_r, for_k, for_v), past = self.shift(x, past)
+        gate = torch.sigmoid(self.receptance(for_r))
+        k, v = full_precision(self.key(for_k)), full_precision(self.value(for_v))
+        wkv, sums = self.wkv(k, v, (above, below, largest))
+        return self.out(gate * wkv), (past, *sums)
+
+    def wkv(
+        self, k: Tensor, v: Tensor, before: tuple[Tensor, ...]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Run the operator over keys and values (B, T, D): wkv (B, T, D) and the sums after."""
+        above, below, largest = before
+        w = torch.exp(self.log_decay)
+        steps = torch.arange(k.shape[1] + 1, device=k.device, dtype=k.dtype)[:, None] * w
+        with torch.no_grad():  # what the sums are divided by cancels out, and so does its gradient
+            risen = torch.cat([largest.unsqueeze(1), k], dim=1) + steps
+            m = risen.cummax(dim=1).values - steps  # (B, T + 1, D)
+        decay = torch.exp(m[:, :-1] - w - m[:, 1:])
+        share = torch.exp(k - m[:, 1:])
+        both = torch.stack([share * v, share], dim=2)  # (B, T, 2, D)
+        start = torch.stack([above, below], dim=1)
+        sums = scan(decay.unsqueeze(2).expand_as(both), both, start)
+        earlier = torch.cat([start.unsqueeze(1), sums[:, :-1]], dim=1)
+        # The current word enters with its bonus: divide by the larger of the two exponents.
+        own = self.bonus + k
+        top = torch.maximum(m[:, :-1], own).detach()
+        old, new = torch.exp(m[:, :-1] - top), torch.exp(own - top)
+        wkv = (old * earlier[:, :, 0] + new * v) / (old * earlier[:, :, 1] + new)
+        return wkv, (sums[:, -1, 0], sums[:, -1, 1], m[:, -1])
+
+
+class ChannelMixing(Mixer):
+    """A gated feed-forward layer of squared ReLU after a token shift (equations 20 to 22)."""
+
+    def __init__(self, options: StackOptions, layer: float) -> None:
+        super().__init__()
+        D = options.d_model
+        self.shift = TokenShift(D, 2, layer)
+        self.receptance = nn.Linear(D, D, bias=False)
+        self.key = nn.Linear(D, options.d_ffn, bias=False)
+        self.value = nn.Linear(options.d_ffn, D, bias=False)
+
+    def start(self, rows: int) -> Tree:
+        """Give the input before (B, 1, D), zero."""
+        return self.receptance.weight.new_zeros(rows, 1, self.receptance.in_features)
+
+    def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
+        """Run over x (B, T, D)."""
+        (for_r, for_k), past = self.shift(x, cast(Tensor, state))
+        mixed = self.value(torch.relu(self.key(for_k)).square())
+        return torch.sigmoid(self.receptance(for_r)) * mixed, past
+
+
+def build(options: RwkvOptions, vocab: Vocabulary) -> Seq2Seq:
+    """Put RWKV into the skeleton; ``layer`` runs from 0 to 1, as the paper's ratio does."""
+
+    def both_ways(layer: float) -> BothWays:
+        return BothWays(lambda: TimeMixing(options, layer))
+
+    def ratios(layers: int) -> list[float]:
+        return [layer / max(layers - 1, 1) for layer in range(layers)]
+
+    return Stack(
+        options,
+        vocab,
+        Design(
+            [
+                EncoderParts(both_ways(layer), ChannelMixing(options, layer))
+                for layer in ratios(options.encoder_layers)
+            ],
+            [
+                DecoderParts(TimeMixing(options, layer), ChannelMixing(options, layer))
+                for layer in ratios(options.decoder_layers)
+            ],
+            options.positions,
+            options.cross_attention,
+        ),
+    )
+
+
+register(
+    Architecture(
+        name="rwkv",
+        summary="attention as a decaying sum, trained in parallel by a scan",
+        paper="Peng et al. 2023, RWKV: Reinventing RNNs for the Transformer Era",
+        options=RwkvOptions,
+        build=build,
+        recipe=STACK_RECIPE,
+        sizes={"tiny": TINY, "small": {}, "base": BASE},
+        size_training=BASE_TRAINING,
+        variants=({}, {"cross_attention": False}, {"encoder_layers": 1, "decoder_layers": 1}),
+    )
+)

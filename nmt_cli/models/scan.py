@@ -1,0 +1,86 @@
+"""The scan h_t = a_t * h_{t-1} + b_t, by which every linear recurrence runs over a sequence.
+
+Each element is a recurrence of its own, linear in its state, so the steps need not be taken one
+after the other (Blelloch 1990; Martin & Cundy 2018): the sequence is cut into chunks, all chunks
+are scanned at once from zero, and then each gets what the chunks before it carry over. Nothing
+is divided and no product of gates is inverted, so it is as stable as the loop.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_WIDE = 1 << 15
+"""From so many elements a step on, arithmetic costs more than calls, and a plain loop is best."""
+
+
+def scan(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    """Give h_t = a_t * h_{t-1} + b_t for every t, in at least fp32.
+
+    Args:
+        a: (B, T, ...).
+        b: (B, T, ...).
+        start: (B, ...), h before the first step.
+
+    Returns:
+        h (B, T, ...). It can be differentiated once.
+    """
+    wide = torch.promote_types(a.dtype, torch.float32)
+    states: Tensor = _Scan.apply(a.to(wide), b.to(wide), start.to(wide))  # type: ignore[no-untyped-call]
+    return states
+
+
+class _Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+        h = _run(a, b, start)
+        ctx.save_for_backward(a, h, start)
+        return h
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradient of h_t is a scan from the end: g_t = dh_t + a_{t+1} * g_{t+1}."""
+        a, h, start = ctx.saved_tensors
+        later = torch.cat([a[:, 1:], torch.zeros_like(a[:, :1])], dim=1)
+        g = _run(later.flip(1), d_h.flip(1), torch.zeros_like(start)).flip(1)
+        before = torch.cat([start.unsqueeze(1), h[:, :-1]], dim=1)
+        return g * before, g, g[:, 0] * a[:, 0]
+
+
+def _run(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    T = a.shape[1]
+    if T < 4 or start.numel() >= _WIDE:
+        return _loop(a, b, start)
+    return _chunked(a, b, start, math.isqrt(T))
+
+
+def _loop(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    h = torch.empty_like(b)
+    for t in range(a.shape[1]):
+        start = torch.addcmul(b[:, t], a[:, t], start, out=h[:, t])
+    return h
+
+
+def _chunked(a: Tensor, b: Tensor, start: Tensor, length: int) -> Tensor:
+    """Scan chunks of a length at once from zero, then carry what is before each into it."""
+    T = a.shape[1]
+    chunks = -(-T // length)
+    fill = a.new_zeros(a.shape[0], chunks * length - T, *a.shape[2:])
+    a = torch.cat([a, fill], dim=1).unflatten(1, (chunks, length))  # (B, C, L, ...)
+    b = torch.cat([b, fill], dim=1).unflatten(1, (chunks, length))
+    alone = torch.empty_like(b)  # the chunk scanned from zero
+    decay = torch.empty_like(a)  # what is left of the state before the chunk
+    alone[:, :, 0], decay[:, :, 0] = b[:, :, 0], a[:, :, 0]
+    for t in range(1, length):
+        torch.addcmul(b[:, :, t], a[:, :, t], alone[:, :, t - 1], out=alone[:, :, t])
+        torch.mul(a[:, :, t], decay[:, :, t - 1], out=decay[:, :, t])
+    before = torch.empty_like(a[:, :, 0])  # (B, C, ...)
+    for chunk in range(chunks):
+        before[:, chunk] = start
+        start = torch.addcmul(alone[:, chunk, -1], decay[:, chunk, -1], start)
+    return alone.addcmul_(decay, before.unsqueeze(2)).flatten(1, 2)[:, :T]

@@ -1,0 +1,107 @@
+"""SRU (Lei et al. 2018): light recurrence with a highway connection.
+
+Departures: the paper's translation model is a Transformer with SRU in place of its feed-forward
+layers; here SRU is what mixes positions, in the residual skeleton, with cross-attention and
+feed-forward layers as everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+import torch
+from torch import Tensor, nn
+
+from nmt_cli.models.base import (
+    Architecture,
+    Seq2Seq,
+    Tree,
+    Vocabulary,
+    full_precision,
+    register,
+)
+from nmt_cli.models.scan import scan
+from nmt_cli.models.stack import (
+    BASE,
+    BASE_TRAINING,
+    STACK_RECIPE,
+    TINY,
+    Mixer,
+    Stack,
+    StackOptions,
+    alike,
+)
+
+
+@dataclass(frozen=True)
+class SruOptions(StackOptions):
+    """Options of ``sru``."""
+
+    v: Annotated[bool, "the cell enters its gates, as in the paper; false trains in parallel"] = (
+        False
+    )
+
+
+class Sru(Mixer):
+    """c = f c + (1 - f) W x and h = r c + (1 - r) alpha x (section 3, equations 1 to 4).
+
+    The gates are f = sigmoid(W_f x + v_f c + b_f) and r = sigmoid(W_r x + v_r c + b_r), with c of
+    the step before; without ``v`` they see the input alone. alpha = sqrt(3), as b starts at 0
+    (section 3.2).
+    """
+
+    def __init__(self, options: SruOptions) -> None:
+        super().__init__()
+        D = options.d_model
+        self.input = nn.Linear(D, 3 * D)
+        nn.init.zeros_(self.input.bias)
+        self.from_cell = nn.Parameter(0.1 * torch.randn(2, D)) if options.v else None
+
+    def start(self, rows: int) -> Tree:
+        """Give a cell of zeros (B, D)."""
+        return self.input.weight.new_zeros(rows, self.input.in_features)
+
+    def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
+        """Run over x (B, T, D)."""
+        cell = cast(Tensor, state)
+        candidate, f, r = full_precision(self.input(x)).chunk(3, dim=-1)
+        if self.from_cell is None:
+            cells = scan(torch.sigmoid(f), torch.sigmoid(-f) * candidate, cell)
+        else:
+            cells, r = self._steps(candidate, f, r, cell)
+        r = torch.sigmoid(r)
+        return r * cells + (1 - r) * (3**0.5 * x), cells[:, -1]
+
+    def _steps(
+        self, candidate: Tensor, f: Tensor, r: Tensor, cell: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Give the cells, and r with what the cell before each step adds to it."""
+        v_f, v_r = cast(Tensor, self.from_cell)
+        before, after = [], []
+        for x_t, f_t in zip(candidate.unbind(1), f.unbind(1), strict=True):
+            before.append(cell)
+            keep = torch.sigmoid(torch.addcmul(f_t, v_f, cell))
+            cell = torch.lerp(x_t, cell, keep)
+            after.append(cell)
+        return torch.stack(after, 1), r + v_r * torch.stack(before, 1)
+
+
+def build(options: SruOptions, vocab: Vocabulary) -> Seq2Seq:
+    """Put SRU into the skeleton."""
+    return Stack(options, vocab, alike(options, lambda: Sru(options)))
+
+
+register(
+    Architecture(
+        name="sru",
+        summary="light recurrence with a highway connection, trained in parallel",
+        paper="Lei et al. 2018, Simple Recurrent Units for Highly Parallelizable Recurrence",
+        options=SruOptions,
+        build=build,
+        recipe=STACK_RECIPE,
+        sizes={"tiny": TINY, "small": {}, "base": BASE},
+        size_training=BASE_TRAINING,
+        variants=({}, {"v": True}, {"v": True, "cross_attention": False}),
+    )
+)
