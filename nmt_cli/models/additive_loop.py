@@ -3,7 +3,7 @@
 What a step attends to depends on the state that the step before left, so no step can be taken
 early. Autograd would keep a dozen tensors a step and, on the way back, form the gradient of every
 weight anew at each. Here the way back collects what each step contributes and forms the gradient
-of each weight once, in one product over all steps. ``BahdanauLstm.decode`` says the same in plain
+of each weight once, in one product over all steps. ``Bahdanau.step_by_step`` says the same in plain
 words, and the tests hold the two together.
 """
 
@@ -25,14 +25,14 @@ def attend_and_recur(
     values: Tensor,
     mask: Tensor,
     state: tuple[Tensor, Tensor],
-    weights: tuple[Tensor, Tensor, Tensor],
+    weights: tuple[Tensor, Tensor, Tensor, Tensor],
 ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
     """Take all steps of a decoder of one LSTM layer that attends before it recurs.
 
-    With s the hidden state and W, v, R the weights, a step is (Bahdanau et al. 2015, appendix A)
+    With s the hidden state and W, v, R, U the weights, a step is (Bahdanau et al. 2015, appendix A)
 
         e_j = v . tanh(W s + keys_j),  c = sum_j softmax(e)_j values_j,
-        s, cell = lstm_cell(gates + R [c; s], cell).
+        s, cell = lstm_step(gates + R c, U s, cell).
 
     Args:
         gates: (B, T, 4 D), what the target embeddings contribute to the gates i, f, g, o.
@@ -40,7 +40,7 @@ def attend_and_recur(
         values: (B, S, D_v).
         mask: (B, S) bool, True = a real token.
         state: hidden state and cell before the first step, each (B, D), in at least fp32.
-        weights: W (D, D), v (1, D) and R (4 D, D_v + D).
+        weights: W (D, D), v (1, D), R (4 D, D_v) and U (4 D, D).
 
     Returns:
         hidden states (B, T, D), contexts (B, T, D_v), attention (B, T, S), and the last state.
@@ -66,6 +66,7 @@ class _AttendAndRecur(torch.autograd.Function):
         cell: Tensor,
         query: Tensor,
         energy: Tensor,
+        fed: Tensor,
         recurrent: Tensor,
     ) -> tuple[Tensor, ...]:
         dtype = gates.dtype
@@ -73,8 +74,8 @@ class _AttendAndRecur(torch.autograd.Function):
         keys, values = keys.to(dtype).contiguous(), values.to(dtype).contiguous()
         (B, S, D), D_v = keys.shape, values.shape[2]
         # One product takes the state both to its query and to its part of the gates.
-        from_state = torch.cat([query, recurrent[:, D_v:]]).to(dtype)  # (5 D, D)
-        from_context = recurrent[:, :D_v].to(dtype)  # (4 D, D_v)
+        from_state = torch.cat([query, recurrent]).to(dtype)  # (5 D, D)
+        from_context = fed.to(dtype)  # (4 D, D_v)
         from_state_t, from_context_t = from_state.t().contiguous(), from_context.t().contiguous()
         v = energy.to(dtype).flatten()
         hide = torch.zeros(B, S, dtype=wide, device=mask.device).masked_fill_(~mask, -torch.inf)
@@ -151,5 +152,6 @@ class _AttendAndRecur(torch.autograd.Function):
             d_cell,
             d_from_state[:D],
             d_scores.view(1, -1) @ scored.view(-1, D),
-            torch.cat([d_from_context, d_from_state[D:]], dim=1),
+            d_from_context,
+            d_from_state[D:],
         )

@@ -1,9 +1,9 @@
-"""LSTM encoder-decoders: through one fixed vector, and with attention.
+"""RNN, GRU and LSTM encoder-decoders: through one fixed vector, and with attention.
 
-Sutskever et al. 2014 squeeze the source into one vector, which Cho et al. 2014 read at every
-step; Bahdanau et al. 2015 attend before the
-recurrence, with the decoder state of the step before; Luong et al. 2015 attend after it and may
-feed the attentional vector to the next step (section 3.3).
+Cho et al. 2014 and Sutskever et al. 2014 squeeze the source into one vector, which Cho's decoder
+reads at every step; Bahdanau et al. 2015 attend before the recurrence, with the decoder state of
+the step before; Luong et al. 2015 attend after it and may feed the attentional vector to the next
+step (section 3.3).
 
 Departures: the fixed vector is the encoder's last hidden state of its top layer, mapped by one
 layer to the first state of each decoder layer; the readout is as wide as the embedding, so that
@@ -12,7 +12,9 @@ both may share weights (Press & Wolf 2017).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, cast
 
 import torch
@@ -33,22 +35,26 @@ from nmt_cli.models.base import (
     register,
     take,
 )
+from nmt_cli.models.cells import GRU, LSTM, RNN, Cell, State, open_forget_gates
 from nmt_cli.models.dropout import Dropout
 from nmt_cli.models.options import MOST_LAYERS, require
 
-LstmState = tuple[Tensor, Tensor]
-"""Hidden state and cell of every layer, each (B, layers, D)."""
-Steps = tuple[Tensor, Tensor, Tensor, LstmState]
-"""Top states (B, T, D), contexts (B, T, D), attention (B, T, S), and the state after them."""
+Steps = tuple[Tensor, Tensor, Tensor, State]
+"""Top outputs (B, T, D), contexts (B, T, D), attention (B, T, S), and the state after them.
+
+The state of a decoder is that of its cells, each part (B, layers, D).
+"""
 
 
 @dataclass(frozen=True)
-class LstmOptions:
-    """Options of both LSTM architectures."""
+class RecurrentOptions:
+    """Options of all recurrent architectures."""
 
     d_model: Annotated[int, "width of the decoder state; the encoder's directions share it"] = 256
     d_embed: Annotated[int, "width of the embeddings"] = 256
     layers: Annotated[int, "stacked layers, in the encoder and in the decoder"] = 1
+    residual: Annotated[bool, "add to each layer above the first what it reads"] = False
+    layer_norm: Annotated[bool, "normalise what each layer above the first reads"] = False
     bidirectional: Annotated[bool, "read the source in both directions"] = True
     reverse_source: Annotated[bool, "feed the source backwards (Sutskever section 3.3)"] = False
     tied: Annotated[bool, "share target embedding and projection (and both sides' if one)"] = True
@@ -67,8 +73,8 @@ class LstmOptions:
 
 
 @dataclass(frozen=True)
-class FixedVectorOptions(LstmOptions):
-    """Options of ``lstm``."""
+class FixedVectorOptions(RecurrentOptions):
+    """Options of ``rnn``, ``gru`` and ``lstm``."""
 
     context: Annotated[
         Literal["start", "every-step"],
@@ -77,8 +83,8 @@ class FixedVectorOptions(LstmOptions):
 
 
 @dataclass(frozen=True)
-class LstmAttentionOptions(LstmOptions):
-    """Options of ``lstm-attn``."""
+class AttentionOptions(RecurrentOptions):
+    """Options of ``rnn-attn``, ``gru-attn`` and ``lstm-attn``."""
 
     attention: Annotated[
         ScoreName, "bahdanau attends before the recurrence, the Luong kinds after it"
@@ -96,136 +102,155 @@ class LstmAttentionOptions(LstmOptions):
         )
 
 
-class Encoder(nn.Module):
-    """Stacked LSTM layers that never read padding."""
+class Between(nn.Module):
+    """What stands between one layer and the next: norm and dropout below, a residual around."""
 
-    def __init__(self, options: LstmOptions) -> None:
+    def __init__(self, options: RecurrentOptions) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(options.d_model) if options.layer_norm else nn.Identity()
+        self.dropout = Dropout(options.dropout)
+        self.residual = options.residual
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Give what the layer above reads."""
+        return self.dropout(self.norm(x))
+
+    def leave(self, x: Tensor, result: Tensor) -> Tensor:
+        """Give what the layer above hands on."""
+        return x + result if self.residual else result
+
+
+class BetweenLayers(nn.ModuleList):
+    """What stands below every layer but the first."""
+
+    def __init__(self, options: RecurrentOptions) -> None:
+        super().__init__(Between(options) for _ in range(options.layers - 1))
+
+    def __iter__(self) -> Iterator[Between]:
+        return cast(Iterator[Between], super().__iter__())
+
+
+class Encoder(nn.Module):
+    """Stacked recurrent layers that never read padding."""
+
+    def __init__(self, options: RecurrentOptions, cell: Cell) -> None:
         super().__init__()
         directions = 2 if options.bidirectional else 1
         widths = [options.d_embed] + [options.d_model] * (options.layers - 1)
         d_state = options.d_model // directions
-        self.forwards = nn.ModuleList(lstm_layer(width, d_state) for width in widths)
+        self.forwards = nn.ModuleList(cell.layer(width, d_state) for width in widths)
         self.backwards = nn.ModuleList(
-            lstm_layer(width, d_state) for width in widths if options.bidirectional
+            cell.layer(width, d_state) for width in widths if options.bidirectional
         )
         self.reverse_source = options.reverse_source
-        self.dropout = Dropout(options.dropout)
+        self.between = BetweenLayers(options)
 
     def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Read embeddings x (B, S, E): outputs (B, S, D), and the last hidden state (B, D)."""
+        """Read embeddings x (B, S, E): outputs (B, S, D), and where they end, (B, D)."""
         flip = flip_index(mask)
         if self.reverse_source:
             x = take(x, flip)
         last = (lengths_of(mask) - 1)[:, None]  # (B, 1)
-        final = x
-        for layer, forwards in enumerate(self.forwards):
-            if layer > 0:
-                x = self.dropout(x)
-            outputs = [forwards(x)[0]]
-            ends = [take(outputs[0], last)]
-            if len(self.backwards) > 0:
-                flipped, _ = self.backwards[layer](take(x, flip))
-                outputs.append(take(flipped, flip))
-                ends.append(take(flipped, last))
-            x = torch.cat(outputs, dim=-1)
-            final = torch.cat(ends, dim=-1).squeeze(1)
+        x, final = self._layer(0, x, flip, last)
+        for layer, between in enumerate(self.between, start=1):
+            outputs, ends = self._layer(layer, between.enter(x), flip, last)
+            x, final = between.leave(x, outputs), between.leave(final, ends)
         return (take(x, flip) if self.reverse_source else x), final
+
+    def _layer(self, layer: int, x: Tensor, flip: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
+        outputs = [self.forwards[layer](x)[0]]
+        ends = [take(outputs[0], last)]
+        if len(self.backwards) > 0:
+            flipped, _ = self.backwards[layer](take(x, flip))
+            outputs.append(take(flipped, flip))
+            ends.append(take(flipped, last))
+        return torch.cat(outputs, dim=-1), torch.cat(ends, dim=-1).squeeze(1)
 
 
 class DecoderStack(nn.Module):
-    """Stacked LSTM layers run over all given steps in one call each."""
+    """Stacked recurrent layers run over all given steps in one call each."""
 
-    def __init__(self, options: LstmOptions, d_input: int) -> None:
+    def __init__(self, options: RecurrentOptions, cell: Cell, d_input: int) -> None:
         super().__init__()
         widths = [d_input] + [options.d_model] * (options.layers - 1)
-        self.layers = nn.ModuleList(lstm_layer(width, options.d_model) for width in widths)
-        self.dropout = Dropout(options.dropout)
+        self.layers = nn.ModuleList(cell.layer(width, options.d_model) for width in widths)
+        self.between = BetweenLayers(options)
 
-    def forward(self, x: Tensor, state: LstmState) -> tuple[Tensor, LstmState]:
+    def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Run over x (B, T, D_in) from a state: outputs (B, T, D) and the state after them."""
-        hidden, cell = state
-        hiddens, cells = [], []
-        for layer, lstm in enumerate(self.layers):
-            if layer > 0:
-                x = self.dropout(x)
-            before = (hidden[:, layer].unsqueeze(0).contiguous(), cell[:, layer].unsqueeze(0))
-            x, (h, c) = lstm(x, (before[0], before[1].contiguous()))
-            hiddens.append(h.squeeze(0))
-            cells.append(c.squeeze(0))
-        return x, (full_precision(torch.stack(hiddens, 1)), full_precision(torch.stack(cells, 1)))
+        x, after = self._layer(0, x, state)
+        states = [after]
+        for layer, between in enumerate(self.between, start=1):
+            outputs, after = self._layer(layer, between.enter(x), state)
+            x = between.leave(x, outputs)
+            states.append(after)
+        return x, tuple(full_precision(torch.stack(part, 1)) for part in zip(*states, strict=True))
+
+    def _layer(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        before = tuple(part[:, layer].unsqueeze(0).contiguous() for part in state)
+        outputs, after = self.layers[layer](x, before if len(before) > 1 else before[0])
+        parts = after if isinstance(after, tuple) else (after,)
+        return outputs, tuple(part.squeeze(0) for part in parts)
 
 
 class CellStack(nn.Module):
-    """Stacked LSTM cells run one step at a time, each fed something known only at that step.
+    """Stacked cells run one step at a time, each fed something known only at that step.
 
-    The half of the gates that depends on the embeddings is computed for all steps at once.
+    What the embeddings contribute to the gates is computed for all steps at once.
     """
 
-    def __init__(self, options: LstmOptions, d_feed: int) -> None:
+    def __init__(self, options: RecurrentOptions, cell: Cell, d_feed: int) -> None:
         super().__init__()
-        d_gates = 4 * options.d_model
+        self.cell = cell
+        D, d_gates = options.d_model, cell.gates * options.d_model
         self.embedded = nn.Linear(options.d_embed, d_gates)
-        self.first = nn.Linear(d_feed + options.d_model, d_gates, bias=False)
-        self.upper = nn.ModuleList(
-            nn.Linear(2 * options.d_model, d_gates) for _ in range(options.layers - 1)
+        self.fed = nn.Linear(d_feed, d_gates, bias=False)
+        self.upper = nn.ModuleList(nn.Linear(D, d_gates) for _ in range(options.layers - 1))
+        self.recurrent = nn.ModuleList(
+            nn.Linear(D, d_gates, bias=cell is GRU) for _ in range(options.layers)
         )
-        self.dropout = Dropout(options.dropout)
-        bound = options.d_model**-0.5
-        for parameter in self.parameters():
-            nn.init.uniform_(parameter, -bound, bound)
-        for linear in (self.embedded, *self.upper):
-            set_forget_bias(cast(nn.Linear, linear).bias)
+        self.between = BetweenLayers(options)
+        bound = D**-0.5
+        for module in (self.embedded, self.fed, *self.upper, *self.recurrent):
+            for parameter in module.parameters():
+                nn.init.uniform_(parameter, -bound, bound)
+        if cell is LSTM:
+            for linear in (self.embedded, *self.upper):
+                open_forget_gates(cast(nn.Linear, linear).bias)
 
-    def step(self, gates: Tensor, feed: Tensor, state: LstmState) -> LstmState:
+    def step(self, gates: Tensor, feed: Tensor, state: State) -> tuple[Tensor, State]:
         """Take one step.
 
         Args:
-            gates: (B, 4 D), what the embedding contributes to the first layer's gates.
+            gates: (B, gates * D), what the embedding contributes to the first layer's gates.
             feed: (B, D_feed), what is fed at this step beside the embedding.
-            state: hidden states and cells (B, layers, D).
+            state: of every layer, each part (B, layers, D).
+
+        Returns:
+            the output (B, D) and the state after the step.
         """
-        hidden, cell = state
-        gates = gates + self.first(torch.cat([feed, hidden[:, 0].to(feed.dtype)], dim=-1))
-        h, c = lstm_cell(gates, cell[:, 0])
-        hiddens, cells = [h], [c]
-        for layer, linear in enumerate(self.upper, start=1):
-            below = self.dropout(hiddens[-1])
-            h, c = lstm_cell(
-                linear(torch.cat([below, hidden[:, layer].to(below.dtype)], dim=-1)),
-                cell[:, layer],
-            )
-            hiddens.append(h)
-            cells.append(c)
-        return torch.stack(hiddens, 1), torch.stack(cells, 1)
+        after = self._layer(0, gates + self.fed(feed), state)
+        x, states = after[0], [after]
+        for layer, (linear, between) in enumerate(
+            zip(self.upper, self.between, strict=True), start=1
+        ):
+            after = self._layer(layer, linear(between.enter(x)), state)
+            x = between.leave(x, after[0])
+            states.append(after)
+        return x, tuple(torch.stack(part, 1) for part in zip(*states, strict=True))
 
-
-def lstm_cell(gates: Tensor, cell: Tensor) -> LstmState:
-    """One step of Hochreiter & Schmidhuber 1997 with forget gates, in torch's order i f g o."""
-    i, f, g, o = gates.chunk(4, dim=-1)
-    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(cell), cell
-
-
-def set_forget_bias(bias: Tensor) -> None:
-    """Open the forget gates of a (4 D,) bias (Jozefowicz et al. 2015)."""
-    with torch.no_grad():
-        i_f_g_o = bias.chunk(4)
-        i_f_g_o[1].fill_(1.0)
-
-
-def lstm_layer(d_input: int, d_state: int) -> nn.LSTM:
-    """Make one layer; its two biases, which add up, open the forget gates."""
-    lstm = nn.LSTM(d_input, d_state, batch_first=True)
-    set_forget_bias(cast(Tensor, lstm.bias_ih_l0))
-    with torch.no_grad():
-        cast(Tensor, lstm.bias_hh_l0).zero_()
-    return lstm
+    def _layer(self, layer: int, from_input: Tensor, state: State) -> State:
+        before = tuple(part[:, layer] for part in state)
+        from_state = self.recurrent[layer](before[0].to(from_input.dtype))
+        return self.cell.step(from_input, from_state, before)
 
 
 class RecurrentSeq2Seq(Seq2Seq):
     """What the three decoders share: embeddings, encoder, first state, projection."""
 
-    def __init__(self, options: LstmOptions, vocab: Vocabulary, d_readout: int) -> None:
+    def __init__(
+        self, options: RecurrentOptions, vocab: Vocabulary, cell: Cell, d_readout: int
+    ) -> None:
         super().__init__()
         self.tgt_embedding = nn.Embedding(vocab.tgt, options.d_embed)
         nn.init.normal_(self.tgt_embedding.weight, std=options.d_embed**-0.5)
@@ -234,15 +259,15 @@ class RecurrentSeq2Seq(Seq2Seq):
         else:
             self.src_embedding = nn.Embedding(vocab.src, options.d_embed)
             nn.init.normal_(self.src_embedding.weight, std=options.d_embed**-0.5)
-        self.encoder = Encoder(options)
-        self.first_state = nn.Linear(options.d_model, 2 * options.layers * options.d_model)
+        self.encoder = Encoder(options, cell)
+        self.first_state = nn.Linear(options.d_model, cell.parts * options.layers * options.d_model)
         self.readout = nn.Linear(d_readout, options.d_embed)
         self.projection = nn.Linear(options.d_embed, vocab.tgt)
         nn.init.zeros_(self.projection.bias)
         if options.tied:
             self.projection.weight = self.tgt_embedding.weight
         self.dropout = Dropout(options.dropout)
-        self.layers = options.layers
+        self.parts, self.layers = cell.parts, options.layers
         self.scale = options.d_embed**0.5
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -254,36 +279,35 @@ class RecurrentSeq2Seq(Seq2Seq):
         outputs, vector = self.encoder(self.dropout(self.src_embedding(src) * self.scale), src_mask)
         return outputs, vector
 
-    def begin(self, vector: Tensor) -> LstmState:
+    def begin(self, vector: Tensor) -> State:
         """Map the fixed vector (B, D) to the first state of each decoder layer."""
-        both = full_precision(torch.tanh(self.first_state(vector)))
-        hidden, cell = both.unflatten(-1, (2, self.layers, -1)).unbind(1)
-        return hidden, cell
+        state = full_precision(torch.tanh(self.first_state(vector)))
+        return state.unflatten(-1, (self.parts, self.layers, -1)).unbind(1)
 
     def project(self, hidden: Tensor) -> Tensor:
         """Map hidden (..., E) to logits (..., V)."""
         return self.projection(hidden)
 
 
-class FixedVectorLstm(RecurrentSeq2Seq):
+class FixedVector(RecurrentSeq2Seq):
     """The source reaches the decoder through one vector alone.
 
     It sets the decoder's first state (Sutskever et al. 2014) and may be read again at every
     step (Cho et al. 2014, section 2.2).
     """
 
-    def __init__(self, options: FixedVectorOptions, vocab: Vocabulary) -> None:
-        super().__init__(options, vocab, options.d_model)
+    def __init__(self, options: FixedVectorOptions, vocab: Vocabulary, cell: Cell) -> None:
+        super().__init__(options, vocab, cell, options.d_model)
         self.every_step = options.context == "every-step"
         d_context = options.d_model if self.every_step else 0
-        self.decoder = DecoderStack(options, options.d_embed + d_context)
+        self.decoder = DecoderStack(options, cell, options.d_embed + d_context)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
         """Give the fixed vector (B, D)."""
         return (self.read(src, src_mask)[1],)
 
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
-        """Give (hidden, cell), each (B, layers, D)."""
+        """Give the state of the cells."""
         (vector,) = cast(tuple[Tensor], memory)
         return self.begin(vector)
 
@@ -297,16 +321,18 @@ class FixedVectorLstm(RecurrentSeq2Seq):
             beams = tokens.shape[0] // vector.shape[0]
             by_row = vector.repeat_interleave(beams, dim=0).unsqueeze(1)  # (B*K, 1, D)
             x = torch.cat([x, by_row.expand(-1, x.shape[1], -1).to(x.dtype)], dim=-1)
-        outputs, state = self.decoder(x, cast(LstmState, state))
+        outputs, state = self.decoder(x, cast(State, state))
         hidden = torch.tanh(self.readout(self.dropout(outputs)))
         return Decoded(self.dropout(hidden), state, ())
 
 
-class AttentionalLstm(RecurrentSeq2Seq):
+class Attentional(RecurrentSeq2Seq):
     """What both attentional decoders share: a memory of every source position."""
 
-    def __init__(self, options: LstmAttentionOptions, vocab: Vocabulary, d_readout: int) -> None:
-        super().__init__(options, vocab, d_readout)
+    def __init__(
+        self, options: AttentionOptions, vocab: Vocabulary, cell: Cell, d_readout: int
+    ) -> None:
+        super().__init__(options, vocab, cell, d_readout)
         self.score = make_score(options.attention, options.d_model, options.d_model)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
@@ -316,15 +342,15 @@ class AttentionalLstm(RecurrentSeq2Seq):
         return self.score.keys(values), values, src_mask, vector
 
 
-class LuongLstm(AttentionalLstm):
+class Luong(Attentional):
     """Attention after the recurrence, all steps in one call (Luong et al. 2015, equation 5)."""
 
-    def __init__(self, options: LstmAttentionOptions, vocab: Vocabulary) -> None:
-        super().__init__(options, vocab, 2 * options.d_model)
-        self.decoder = DecoderStack(options, options.d_embed)
+    def __init__(self, options: AttentionOptions, vocab: Vocabulary, cell: Cell) -> None:
+        super().__init__(options, vocab, cell, 2 * options.d_model)
+        self.decoder = DecoderStack(options, cell, options.d_embed)
 
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
-        """Give (hidden, cell), each (B, layers, D)."""
+        """Give the state of the cells."""
         return self.begin(cast(tuple[Tensor, ...], memory)[3])
 
     def decode(
@@ -332,55 +358,56 @@ class LuongLstm(AttentionalLstm):
     ) -> Decoded:
         """Run the recurrence, then attend with every state at once."""
         keys, values, mask, _ = cast(tuple[Tensor, ...], memory)
-        outputs, state = self.decoder(self.embed(tokens), cast(LstmState, state))
+        outputs, state = self.decoder(self.embed(tokens), cast(State, state))
         outputs = self.dropout(outputs)
         context, weights = attend(self.score, outputs, keys, values, mask)
         hidden = torch.tanh(self.readout(torch.cat([context, outputs], dim=-1)))
         return Decoded(self.dropout(hidden), state, (weights.unsqueeze(1),) if attention else ())
 
 
-class InputFeedingLstm(AttentionalLstm):
+class InputFeeding(Attentional):
     """Luong's decoder that is fed its own attentional vector (section 3.3), step by step."""
 
-    def __init__(self, options: LstmAttentionOptions, vocab: Vocabulary) -> None:
-        super().__init__(options, vocab, 2 * options.d_model)
-        self.decoder = CellStack(options, d_feed=options.d_embed)
+    def __init__(self, options: AttentionOptions, vocab: Vocabulary, cell: Cell) -> None:
+        super().__init__(options, vocab, cell, 2 * options.d_model)
+        self.decoder = CellStack(options, cell, d_feed=options.d_embed)
         self.d_embed = options.d_embed
 
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
-        """Give (hidden, cell, attentional vector), the vector (B, E) zero at first."""
-        hidden, cell = self.begin(cast(tuple[Tensor, ...], memory)[3])
-        return hidden, cell, hidden.new_zeros(hidden.shape[0], self.d_embed)
+        """Give the state of the cells, then the attentional vector (B, E), zero at first."""
+        state = self.begin(cast(tuple[Tensor, ...], memory)[3])
+        return *state, state[0].new_zeros(len(state[0]), self.d_embed)
 
     def decode(
         self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
     ) -> Decoded:
         """Step through the tokens, attending with each new state."""
         keys, values, mask, _ = cast(tuple[Tensor, ...], memory)
-        hidden, cell, feed = cast(tuple[Tensor, Tensor, Tensor], state)
+        *cells, feed = cast(tuple[Tensor, ...], state)
+        carried: State = tuple(cells)
         feeds, all_weights = [], []
         for gates in self.decoder.embedded(self.embed(tokens)).unbind(1):
-            hidden, cell = self.decoder.step(gates, feed.to(gates.dtype), (hidden, cell))
-            top = self.dropout(hidden[:, -1:])
+            top, carried = self.decoder.step(gates, feed.to(gates.dtype), carried)
+            top = self.dropout(top).unsqueeze(1)
             context, weights = attend(self.score, top, keys, values, mask)
             joined = torch.cat([context, top.to(context.dtype)], dim=-1).squeeze(1)
             feed = self.dropout(torch.tanh(self.readout(joined)))
             feeds.append(feed)
             all_weights.append(weights)
-        state = (full_precision(hidden), full_precision(cell), full_precision(feed))
+        state = tuple(full_precision(part) for part in (*carried, feed))
         weights = torch.cat(all_weights, dim=1).unsqueeze(1)
         return Decoded(torch.stack(feeds, dim=1), state, (weights,) if attention else ())
 
 
-class BahdanauLstm(AttentionalLstm):
+class Bahdanau(Attentional):
     """Attention before the recurrence, with the state of the step before (Bahdanau 2015)."""
 
-    def __init__(self, options: LstmAttentionOptions, vocab: Vocabulary) -> None:
-        super().__init__(options, vocab, 2 * options.d_model + options.d_embed)
-        self.decoder = CellStack(options, d_feed=options.d_model)
+    def __init__(self, options: AttentionOptions, vocab: Vocabulary, cell: Cell) -> None:
+        super().__init__(options, vocab, cell, 2 * options.d_model + options.d_embed)
+        self.decoder = CellStack(options, cell, d_feed=options.d_model)
 
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
-        """Give (hidden, cell), each (B, layers, D)."""
+        """Give the state of the cells."""
         return self.begin(cast(tuple[Tensor, ...], memory)[3])
 
     def decode(
@@ -390,30 +417,30 @@ class BahdanauLstm(AttentionalLstm):
         embedded = self.embed(tokens)
         gates = self.decoder.embedded(embedded)
         parts = cast(tuple[Tensor, ...], memory)
-        plain = len(self.decoder.upper) == 0 and len(gates) == len(parts[0])
+        plain = self.decoder.cell is LSTM and len(self.decoder.upper) == 0
+        plain = plain and len(gates) == len(parts[0])
         run = self.all_steps if plain and torch.is_grad_enabled() else self.step_by_step
-        tops, contexts, weights, state = run(gates, parts, cast(LstmState, state))
+        tops, contexts, weights, state = run(gates, parts, cast(State, state))
         joined = torch.cat([contexts, self.dropout(tops), embedded], dim=-1)
         out = self.dropout(torch.tanh(self.readout(joined)))
         return Decoded(out, state, (weights.unsqueeze(1),) if attention else ())
 
-    def step_by_step(self, gates: Tensor, memory: tuple[Tensor, ...], state: LstmState) -> Steps:
+    def step_by_step(self, gates: Tensor, memory: tuple[Tensor, ...], state: State) -> Steps:
         """Attend and recur, one step at a time over gates (B, T, 4 D) of the embeddings."""
         keys, values, mask, _ = memory
-        hidden, cell = state
         tops, contexts, all_weights = [], [], []
         for step_gates in gates.unbind(1):
-            context, weights = attend(self.score, hidden[:, -1:], keys, values, mask)
+            context, weights = attend(self.score, state[0][:, -1:], keys, values, mask)
             context = context.squeeze(1)
-            hidden, cell = self.decoder.step(step_gates, context, (hidden, cell))
-            tops.append(hidden[:, -1])
+            top, state = self.decoder.step(step_gates, context, state)
+            tops.append(top)
             contexts.append(context)
             all_weights.append(weights)
-        state = (full_precision(hidden), full_precision(cell))
+        state = tuple(full_precision(part) for part in state)
         return torch.stack(tops, 1), torch.stack(contexts, 1), torch.cat(all_weights, 1), state
 
-    def all_steps(self, gates: Tensor, memory: tuple[Tensor, ...], state: LstmState) -> Steps:
-        """Do the same for one layer and one row a sentence, with a faster way back."""
+    def all_steps(self, gates: Tensor, memory: tuple[Tensor, ...], state: State) -> Steps:
+        """Do the same for one LSTM layer and one row a sentence, with a faster way back."""
         keys, values, mask, _ = memory
         score = cast(AdditiveScore, self.score)
         *steps, (hidden, cell) = attend_and_recur(
@@ -422,19 +449,24 @@ class BahdanauLstm(AttentionalLstm):
             values,
             mask,
             (state[0][:, 0], state[1][:, 0]),
-            (score.query.weight, score.energy.weight, self.decoder.first.weight),
+            (
+                score.query.weight,
+                score.energy.weight,
+                self.decoder.fed.weight,
+                cast(nn.Linear, self.decoder.recurrent[0]).weight,
+            ),
         )
         tops, contexts, weights = steps
         return tops, contexts, weights, (hidden.unsqueeze(1), cell.unsqueeze(1))
 
 
-def build_attentional(options: LstmAttentionOptions, vocab: Vocabulary) -> Seq2Seq:
+def build_attentional(options: AttentionOptions, vocab: Vocabulary, cell: Cell) -> Seq2Seq:
     """Choose the decoder by where it attends and what it is fed."""
     if options.attention == "bahdanau":
-        return BahdanauLstm(options, vocab)
+        return Bahdanau(options, vocab, cell)
     if options.input_feeding:
-        return InputFeedingLstm(options, vocab)
-    return LuongLstm(options, vocab)
+        return InputFeeding(options, vocab, cell)
+    return Luong(options, vocab, cell)
 
 
 _SIZES = {
@@ -443,39 +475,63 @@ _SIZES = {
     "base": {"d_model": 1024, "d_embed": 512, "layers": 2},
 }
 
-_SHAPES: tuple[dict[str, Any], ...] = ({}, {"layers": 2}, {"bidirectional": False}, {"tied": False})
+_FEW: tuple[dict[str, Any], ...] = (
+    {},
+    {"layers": 3, "residual": True, "layer_norm": True},
+    {"bidirectional": False, "tied": False},
+)
+_MORE_FIXED = (
+    {"layers": 2},
+    {"reverse_source": True, "bidirectional": False, "context": "start"},
+)
+_MORE_ATTENTION = (
+    {"layers": 2},
+    {"attention": "luong-dot"},
+    {"attention": "luong-concat"},
+    {"attention": "luong-general"},
+    {"attention": "luong-general", "input_feeding": True},
+    {"attention": "luong-dot", "input_feeding": True, "layers": 2},
+    {"attention": "luong-concat", "input_feeding": True},
+    {"layers": 2, "reverse_source": True},
+)
+_SOME_ATTENTION = (
+    {"attention": "luong-dot"},
+    {"attention": "luong-general", "input_feeding": True},
+)
 
-register(
-    Architecture(
-        name="lstm",
-        summary="LSTM encoder-decoder through one fixed vector",
-        paper="Sutskever et al. 2014, Sequence to Sequence Learning with Neural Networks",
-        options=FixedVectorOptions,
-        build=FixedVectorLstm,
-        recipe=Recipe(lr=3e-3, warmup=300, batch_tokens=1024, generated_epochs=7),
-        sizes={**_SIZES, "small": {"d_model": 512}},
-        variants=(*_SHAPES, {"reverse_source": True, "bidirectional": False, "context": "start"}),
+
+def _register(
+    name: str, kind: str, cell: Cell, first: str, rates: tuple[float, float], every: bool
+) -> None:
+    """Register a cell's two architectures; ``first`` is the paper that the cell comes from."""
+    register(
+        Architecture(
+            name=name,
+            summary=f"{kind} encoder-decoder through one fixed vector",
+            paper=f"{first}; Sutskever et al. 2014, Sequence to Sequence Learning with Neural "
+            "Networks",
+            options=FixedVectorOptions,
+            build=partial(FixedVector, cell=cell),
+            recipe=Recipe(lr=rates[0], warmup=300, batch_tokens=1024, generated_epochs=7),
+            sizes={**_SIZES, "small": {"d_model": 512}},
+            variants=(*_FEW, *(_MORE_FIXED if every else ())),
+        )
     )
-)
-register(
-    Architecture(
-        name="lstm-attn",
-        summary="LSTM encoder-decoder that attends to every source word",
-        paper="Bahdanau et al. 2015; Luong et al. 2015, Effective Approaches to Attention-based "
-        "Neural Machine Translation",
-        options=LstmAttentionOptions,
-        build=build_attentional,
-        recipe=Recipe(lr=3e-3, warmup=300, batch_tokens=1024, generated_epochs=4.5),
-        sizes=_SIZES,
-        variants=(
-            *_SHAPES,
-            {"attention": "luong-dot"},
-            {"attention": "luong-concat"},
-            {"attention": "luong-general", "input_feeding": True},
-            {"attention": "luong-dot", "input_feeding": True, "layers": 2},
-            {"attention": "luong-concat", "input_feeding": True},
-            {"attention": "luong-general"},
-            {"layers": 2, "reverse_source": True},
-        ),
+    register(
+        Architecture(
+            name=f"{name}-attn",
+            summary=f"{kind} encoder-decoder that attends to every source word",
+            paper="Bahdanau et al. 2015; Luong et al. 2015, Effective Approaches to "
+            "Attention-based Neural Machine Translation",
+            options=AttentionOptions,
+            build=partial(build_attentional, cell=cell),
+            recipe=Recipe(lr=rates[1], warmup=300, batch_tokens=1024, generated_epochs=4.5),
+            sizes=_SIZES,
+            variants=(*_FEW, *(_MORE_ATTENTION if every else _SOME_ATTENTION)),
+        )
     )
-)
+
+
+_register("rnn", "Elman RNN", RNN, "Elman 1990", (1e-3, 1e-3), every=False)
+_register("gru", "GRU", GRU, "Cho et al. 2014", (3e-3, 3e-3), every=False)
+_register("lstm", "LSTM", LSTM, "Hochreiter & Schmidhuber 1997", (3e-3, 3e-3), every=True)

@@ -10,8 +10,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from nmt_cli.models import Vocabulary, architecture
 from nmt_cli.models.attention import make_score, scaled_dot_weights
 from nmt_cli.models.base import flip_index
+from nmt_cli.models.cells import GRU, LSTM, RNN
 from nmt_cli.models.dropout import Dropout, scaled_mask
-from nmt_cli.models.recurrent import Encoder, LstmOptions, lstm_cell
+from nmt_cli.models.recurrent import Encoder, RecurrentOptions
 from nmt_cli.models.stack import sinusoid
 from nmt_cli.models.transformer import TransformerOptions
 from nmt_cli.models.transformer import build as build_transformer
@@ -26,8 +27,8 @@ def mask_of(lengths, longest):
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_the_bidirectional_encoder_equals_torchs_on_packed_sequences(layers):
-    options = LstmOptions(d_model=10, d_embed=6, layers=layers, dropout=0.0)
-    ours = Encoder(options).double()
+    options = RecurrentOptions(d_model=10, d_embed=6, layers=layers, dropout=0.0)
+    ours = Encoder(options, LSTM).double()
     theirs = nn.LSTM(6, 5, layers, bidirectional=True, batch_first=True).double()
     with torch.no_grad():
         for layer in range(layers):
@@ -47,9 +48,11 @@ def test_the_bidirectional_encoder_equals_torchs_on_packed_sequences(layers):
 
 
 def test_reversing_the_source_reads_it_backwards_within_its_length():
-    options = LstmOptions(d_model=4, d_embed=3, bidirectional=False, dropout=0.0)
-    plain = Encoder(options).double()
-    backwards = Encoder(LstmOptions(**{**vars(options), "reverse_source": True})).double()
+    options = RecurrentOptions(d_model=4, d_embed=3, bidirectional=False, dropout=0.0)
+    plain = Encoder(options, LSTM).double()
+    backwards = Encoder(
+        RecurrentOptions(**{**vars(options), "reverse_source": True}), LSTM
+    ).double()
     backwards.load_state_dict(plain.state_dict())
     x = torch.randn(1, 4, 3, dtype=torch.float64)
     mask = mask_of([3], 4)
@@ -58,12 +61,63 @@ def test_reversing_the_source_reads_it_backwards_within_its_length():
     assert flip_index(mask).tolist() == [[2, 1, 0, 3]]
 
 
-def test_lstm_cell_equals_torchs():
-    theirs = nn.LSTMCell(5, 4).double()
-    x, h, c = (torch.randn(3, n, dtype=torch.float64) for n in (5, 4, 4))
-    gates = x @ theirs.weight_ih.T + theirs.bias_ih + h @ theirs.weight_hh.T + theirs.bias_hh
-    for ours, expected in zip(lstm_cell(gates, c), theirs(x, (h, c)), strict=True):
-        torch.testing.assert_close(ours, expected, **CLOSE)
+@pytest.mark.parametrize(
+    ("cell", "theirs"), [(RNN, nn.RNNCell), (GRU, nn.GRUCell), (LSTM, nn.LSTMCell)]
+)
+def test_a_step_of_each_cell_equals_torchs(cell, theirs):
+    theirs = theirs(5, 4).double()
+    x = torch.randn(3, 5, dtype=torch.float64)
+    state = tuple(torch.randn(3, 4, dtype=torch.float64) for _ in range(cell.parts))
+    from_input = x @ theirs.weight_ih.T + theirs.bias_ih
+    from_state = state[0] @ theirs.weight_hh.T + theirs.bias_hh
+    expected = theirs(x, state if cell.parts > 1 else state[0])
+    expected = expected if cell.parts > 1 else (expected,)
+    for ours, other in zip(cell.step(from_input, from_state, state), expected, strict=True):
+        torch.testing.assert_close(ours, other, **CLOSE)
+
+
+def test_a_gru_has_three_quarters_of_the_recurrent_parameters_of_an_lstm():
+    gru, lstm = (sum(p.numel() for p in cell.layer(7, 8).parameters()) for cell in (GRU, LSTM))
+    assert gru / lstm == 3 / 4
+
+
+@pytest.mark.parametrize("name", ["rnn-attn", "gru-attn", "lstm-attn"])
+def test_cells_taken_step_by_step_equal_torchs_layers(name):
+    """A decoder of steps that is fed nothing equals one that runs over all in one call."""
+    stack, steps = build(name, attention="luong-dot"), build(name, attention="bahdanau")
+    layer, cells = stack.decoder.layers[0], steps.decoder
+    with torch.no_grad():
+        cells.embedded.weight.copy_(layer.weight_ih_l0)
+        cells.embedded.bias.copy_(layer.bias_ih_l0)
+        cells.recurrent[0].weight.copy_(layer.weight_hh_l0)
+        if cells.recurrent[0].bias is None:
+            cells.embedded.bias += layer.bias_hh_l0
+        else:
+            cells.recurrent[0].bias.copy_(layer.bias_hh_l0)
+    x = torch.randn(2, 5, 4, dtype=torch.float64)
+    state = stack.begin(torch.randn(2, 6, dtype=torch.float64))
+    expected, after = stack.decoder(x, state)
+    outputs = []
+    for gates in cells.embedded(x).unbind(1):
+        top, state = cells.step(gates, torch.zeros(2, 6, dtype=torch.float64), state)
+        outputs.append(top)
+    torch.testing.assert_close(torch.stack(outputs, 1), expected, **CLOSE)
+    for ours, other in zip(state, after, strict=True):
+        torch.testing.assert_close(ours, other, **CLOSE)
+
+
+def test_residuals_add_what_a_layer_reads():
+    """With upper layers that give nothing, a deep residual encoder equals its first layer."""
+    options = RecurrentOptions(d_model=6, d_embed=4, layers=3, residual=True, dropout=0.0)
+    encoder = Encoder(options, GRU).double()
+    for layer in (*encoder.forwards[1:], *encoder.backwards[1:]):
+        for parameter in layer.parameters():
+            nn.init.zeros_(parameter)
+    x, mask = torch.randn(2, 5, 4, dtype=torch.float64), mask_of([5, 3], 5)
+    outputs, final = encoder(x, mask)
+    forwards, _ = encoder.forwards[0](x)
+    torch.testing.assert_close(outputs[..., :3], forwards, **CLOSE)
+    torch.testing.assert_close(final[1, :3], forwards[1, 2], **CLOSE)
 
 
 def build(name, **options):
@@ -91,6 +145,12 @@ def naive_context(kind, score, s, values, length):
     return sum(w * values[j] for j, w in enumerate(weights)), weights
 
 
+def stepped_weights(decoder):
+    """One matrix over the embedding, what is fed, and the hidden state."""
+    parts = (decoder.embedded, decoder.fed, decoder.recurrent[0])
+    return torch.cat([part.weight for part in parts], 1)
+
+
 def naive_cell(x, h, c, W, bias):
     i, f, g, o = (W @ torch.cat([x, h]) + bias).chunk(4)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
@@ -111,7 +171,7 @@ def test_luong_equals_a_loop_over_the_paper(kind, input_feeding):
     for t in range(3):
         x = model.tgt_embedding.weight[tgt[0, t]] * math.sqrt(4)
         if input_feeding:
-            W = torch.cat([model.decoder.embedded.weight, model.decoder.first.weight], 1)
+            W = stepped_weights(model.decoder)
             h, c = naive_cell(torch.cat([x, feed]), h, c, W, model.decoder.embedded.bias)
         else:
             lstm = model.decoder.layers[0]
@@ -131,7 +191,7 @@ def test_bahdanau_equals_a_loop_over_the_paper():
     memory = model.encode(src, mask_of([length], 5))
     decoded = model.decode(tgt, memory, model.start(memory), attention=True)
     values, (h, c) = memory[1][0], (part[0, 0] for part in model.start(memory))
-    W = torch.cat([model.decoder.embedded.weight, model.decoder.first.weight], 1)
+    W = stepped_weights(model.decoder)
     for t in range(3):
         x = model.tgt_embedding.weight[tgt[0, t]] * math.sqrt(4)
         context, weights = naive_context("bahdanau", model.score, h, values, length)
@@ -148,7 +208,9 @@ def bahdanau_steps(model, name, batch, cotangents):
     memory = (keys, values, src_mask, None)
     *steps, state = getattr(model, name)(gates, memory, (hidden, cell))
     results = [*steps, *state]
-    weights = [model.score.query.weight, model.score.energy.weight, model.decoder.first.weight]
+    decoder, score = model.decoder, model.score
+    weights = [score.query, score.energy, decoder.fed, decoder.recurrent[0]]
+    weights = [module.weight for module in weights]
     total = sum((result * by).sum() for result, by in zip(results, cotangents, strict=True))
     return results, torch.autograd.grad(total, [gates, *rest, *weights])
 
