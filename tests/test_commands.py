@@ -271,6 +271,7 @@ def test_runs_lists_what_is_there(trained):
 
 def test_archs_shows_options(tmp_path):
     assert "transformer" in text(nmt("archs", cwd=tmp_path))
+    assert "one state a layer" in text(nmt("archs", "mamba", cwd=tmp_path))
     shown = text(nmt("archs", "lstm-attn", cwd=tmp_path))
     assert "bahdanau|luong-dot" in shown and "input_feeding" in shown and "Luong" in shown
 

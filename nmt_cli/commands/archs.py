@@ -22,16 +22,36 @@ def archs(
     from nmt_cli.models.options import describe
 
     if name is None:
-        rows = [["name", "parameters", "what"]]
+        rows = [["name", "year", "parameters", "parallel", "path", "what"]]
         for arch in architectures():
             options = resolve_options(arch.name, "small", {})
             model = arch.build(options, Vocabulary(8000, 8000, True))
-            rows.append([arch.name, f"{parameter_count(model) / 1e6:.1f} M", arch.summary])
-        typer.echo("\n".join(aligned(rows, text_columns=(0, 2))))
-        typer.echo("(parameters of --size small with a vocabulary of 8,000)")
+            traits = arch.traits
+            rows.append(
+                [
+                    arch.name,
+                    str(traits.year),
+                    f"{parameter_count(model) / 1e6:.1f} M",
+                    "yes" if traits.parallel else "no",
+                    traits.path,
+                    arch.summary,
+                ]
+            )
+        typer.echo("\n".join(aligned(rows, text_columns=(0, 3, 4, 5))))
+        typer.echo(
+            "(parameters of --size small with a vocabulary of 8,000; parallel: a sentence is "
+            "trained on\nat all its positions at once; path: steps between target words that are n "
+            "apart)"
+        )
         return 0
     arch = architecture(name)
-    typer.echo(f"{arch.name}: {arch.summary}\n{arch.paper}\n\noptions (-O key=value):")
+    traits = arch.traits
+    typer.echo(
+        f"{arch.name}: {arch.summary}\n{arch.paper}\n\n"
+        f"training: {'all positions at once' if traits.parallel else 'one position at a time'}\n"
+        f"path between words n apart: {traits.path}\n"
+        f"decoding keeps: {traits.keeps}\n\noptions (-O key=value):"
+    )
     rows = []
     for option in describe(arch.options):
         default = str(option.default).lower() if option.type is bool else str(option.default)

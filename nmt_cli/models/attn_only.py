@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nmt_cli.models.base import Architecture, Seq2Seq, Vocabulary, register
+from nmt_cli.models.base import Architecture, Seq2Seq, Traits, Vocabulary, register
 from nmt_cli.models.stack import STACK_RECIPE, DecoderParts, Design, SkeletonOptions, Stack
 
 
@@ -27,6 +27,7 @@ register(
         name="attn-only",
         summary="the ablation: one attention to the source, no recurrence, no self-attention",
         paper="an ablation of Vaswani et al. 2017",
+        traits=Traits(2017, parallel=True, path="none", keeps="the position"),
         options=AttentionOnlyOptions,
         build=build,
         recipe=STACK_RECIPE,

@@ -103,6 +103,18 @@ class Recipe:
     betas: tuple[float, float] = (0.9, 0.98)
 
 
+class Traits(NamedTuple):
+    """What the story is about: what an architecture costs in time, distance and memory."""
+
+    year: int
+    parallel: bool
+    """Whether a sentence is trained on at all its positions at once."""
+    path: str
+    """Steps between two words that are n apart in the target."""
+    keeps: str
+    """What decoding keeps from one word to the next, beside the source."""
+
+
 @dataclass(frozen=True)
 class Architecture:
     """One entry of the registry."""
@@ -110,6 +122,7 @@ class Architecture:
     name: str
     summary: str
     paper: str
+    traits: Traits
     options: type
     build: Callable[[Any, Vocabulary], Seq2Seq]
     recipe: Recipe

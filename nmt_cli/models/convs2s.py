@@ -17,7 +17,16 @@ from torch.nn import functional as F
 
 from nmt_cli.errors import NmtError
 from nmt_cli.models.attention import masked_softmax
-from nmt_cli.models.base import Architecture, Decoded, Recipe, Seq2Seq, Tree, Vocabulary, register
+from nmt_cli.models.base import (
+    Architecture,
+    Decoded,
+    Recipe,
+    Seq2Seq,
+    Traits,
+    Tree,
+    Vocabulary,
+    register,
+)
 from nmt_cli.models.dropout import Dropout
 from nmt_cli.models.options import MOST_LAYERS, require
 from nmt_cli.models.stack import extend
@@ -209,6 +218,7 @@ register(
         name="convs2s",
         summary="convolutions on both sides, an attention in every decoder layer",
         paper="Gehring et al. 2017, Convolutional Sequence to Sequence Learning",
+        traits=Traits(2017, parallel=True, path="n / kernel", keeps="kernel - 1 words a layer"),
         options=ConvOptions,
         build=ConvS2S,
         recipe=Recipe(lr=3e-3, warmup=500, batch_tokens=2048, generated_epochs=12),

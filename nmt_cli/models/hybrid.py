@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from torch import nn
 
-from nmt_cli.models.base import Architecture, Seq2Seq, Vocabulary, register
+from nmt_cli.models.base import Architecture, Seq2Seq, Traits, Vocabulary, register
 from nmt_cli.models.indrnn import IndRnn, IndRnnOptions
 from nmt_cli.models.mamba import Mamba, MambaOptions
 from nmt_cli.models.mingru import MinGru, MinLstm, MinOptions
@@ -102,6 +102,9 @@ register(
         name="hybrid",
         summary="layers of different mixers, named in a pattern",
         paper="Lieber et al. 2024, Jamba: A Hybrid Transformer-Mamba Language Model",
+        traits=Traits(
+            2024, parallel=True, path="1 by attention, else n", keeps="what its mixers keep"
+        ),
         options=HybridOptions,
         build=build,
         recipe=STACK_RECIPE,

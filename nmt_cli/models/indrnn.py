@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from nmt_cli.models.base import (
     Architecture,
     Seq2Seq,
+    Traits,
     Tree,
     Vocabulary,
     full_precision,
@@ -24,6 +25,7 @@ from nmt_cli.models.base import (
 from nmt_cli.models.stack import (
     BASE,
     BASE_TRAINING,
+    ONE_STATE,
     STACK_RECIPE,
     TINY,
     Mixer,
@@ -74,6 +76,7 @@ register(
         name="indrnn",
         summary="recurrence in which each unit sees its own past alone",
         paper="Li et al. 2018, Independently Recurrent Neural Network (IndRNN)",
+        traits=Traits(2018, parallel=False, path="n", keeps=ONE_STATE),
         options=IndRnnOptions,
         build=build,
         recipe=STACK_RECIPE,

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from nmt_cli.models.base import (
     Architecture,
     Seq2Seq,
+    Traits,
     Tree,
     Vocabulary,
     full_precision,
@@ -28,6 +29,7 @@ from nmt_cli.models.scan import scan
 from nmt_cli.models.stack import (
     BASE,
     BASE_TRAINING,
+    ONE_STATE,
     STACK_RECIPE,
     TINY,
     Mixer,
@@ -122,6 +124,7 @@ register(
         name="mamba",
         summary="selective state space, trained in parallel by a scan",
         paper="Gu & Dao 2023, Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
+        traits=Traits(2023, parallel=True, path="n", keeps=ONE_STATE),
         options=MambaOptions,
         build=build,
         recipe=STACK_RECIPE,

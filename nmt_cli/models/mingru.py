@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from nmt_cli.models.base import (
     Architecture,
     Seq2Seq,
+    Traits,
     Tree,
     Vocabulary,
     full_precision,
@@ -28,6 +29,7 @@ from nmt_cli.models.scan import scan
 from nmt_cli.models.stack import (
     BASE,
     BASE_TRAINING,
+    ONE_STATE,
     STACK_RECIPE,
     TINY,
     Mixer,
@@ -112,6 +114,7 @@ for _name, _build, _gates in (
             name=_name,
             summary=f"recurrence with {_gates} of the input alone, trained in parallel",
             paper="Feng et al. 2024, Were RNNs All We Needed?",
+            traits=Traits(2024, parallel=True, path="n", keeps=ONE_STATE),
             options=MinOptions,
             build=_build,
             recipe=STACK_RECIPE,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from nmt_cli.models.base import (
     Architecture,
     Seq2Seq,
+    Traits,
     Tree,
     Vocabulary,
     full_precision,
@@ -25,6 +26,7 @@ from nmt_cli.models.scan import scan
 from nmt_cli.models.stack import (
     BASE,
     BASE_TRAINING,
+    ONE_STATE,
     STACK_RECIPE,
     TINY,
     Mixer,
@@ -92,6 +94,7 @@ register(
         name="qrnn",
         summary="gates by convolution, state by pooling, trained in parallel",
         paper="Bradbury et al. 2017, Quasi-Recurrent Neural Networks",
+        traits=Traits(2017, parallel=True, path="n", keeps=ONE_STATE),
         options=QrnnOptions,
         build=build,
         recipe=STACK_RECIPE,

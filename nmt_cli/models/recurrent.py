@@ -27,6 +27,7 @@ from nmt_cli.models.base import (
     Decoded,
     Recipe,
     Seq2Seq,
+    Traits,
     Tree,
     Vocabulary,
     flip_index,
@@ -501,18 +502,20 @@ _SOME_ATTENTION = (
 
 
 def _register(
-    name: str, kind: str, cell: Cell, first: str, rates: tuple[float, float], every: bool
+    name: str, kind: str, cell: Cell, first: str, year: int, rate: float, *, every: bool
 ) -> None:
     """Register a cell's two architectures; ``first`` is the paper that the cell comes from."""
+    traits = Traits(year, parallel=False, path="n", keeps="one state a layer")
     register(
         Architecture(
             name=name,
             summary=f"{kind} encoder-decoder through one fixed vector",
             paper=f"{first}; Sutskever et al. 2014, Sequence to Sequence Learning with Neural "
             "Networks",
+            traits=traits,
             options=FixedVectorOptions,
             build=partial(FixedVector, cell=cell),
-            recipe=Recipe(lr=rates[0], warmup=300, batch_tokens=1024, generated_epochs=7),
+            recipe=Recipe(lr=rate, warmup=300, batch_tokens=1024, generated_epochs=7),
             sizes={**_SIZES, "small": {"d_model": 512}},
             variants=(*_FEW, *(_MORE_FIXED if every else ())),
         )
@@ -523,15 +526,16 @@ def _register(
             summary=f"{kind} encoder-decoder that attends to every source word",
             paper="Bahdanau et al. 2015; Luong et al. 2015, Effective Approaches to "
             "Attention-based Neural Machine Translation",
+            traits=traits._replace(year=2015),
             options=AttentionOptions,
             build=partial(build_attentional, cell=cell),
-            recipe=Recipe(lr=rates[1], warmup=300, batch_tokens=1024, generated_epochs=4.5),
+            recipe=Recipe(lr=rate, warmup=300, batch_tokens=1024, generated_epochs=4.5),
             sizes=_SIZES,
             variants=(*_FEW, *(_MORE_ATTENTION if every else _SOME_ATTENTION)),
         )
     )
 
 
-_register("rnn", "Elman RNN", RNN, "Elman 1990", (1e-3, 1e-3), every=False)
-_register("gru", "GRU", GRU, "Cho et al. 2014", (3e-3, 3e-3), every=False)
-_register("lstm", "LSTM", LSTM, "Hochreiter & Schmidhuber 1997", (3e-3, 3e-3), every=True)
+_register("rnn", "Elman RNN", RNN, "Elman 1990", 1990, 1e-3, every=False)
+_register("gru", "GRU", GRU, "Cho et al. 2014", 2014, 3e-3, every=False)
+_register("lstm", "LSTM", LSTM, "Hochreiter & Schmidhuber 1997", 2014, 3e-3, every=True)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from nmt_cli.models.base import (
     Architecture,
     Seq2Seq,
+    Traits,
     Tree,
     Vocabulary,
     full_precision,
@@ -27,6 +28,7 @@ from nmt_cli.models.scan import scan
 from nmt_cli.models.stack import (
     BASE,
     BASE_TRAINING,
+    ONE_STATE,
     STACK_RECIPE,
     TINY,
     BothWays,
@@ -179,6 +181,7 @@ register(
         name="rwkv",
         summary="attention as a decaying sum, trained in parallel by a scan",
         paper="Peng et al. 2023, RWKV: Reinventing RNNs for the Transformer Era",
+        traits=Traits(2023, parallel=True, path="n", keeps=ONE_STATE),
         options=RwkvOptions,
         build=build,
         recipe=STACK_RECIPE,

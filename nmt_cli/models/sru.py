@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from nmt_cli.models.base import (
     Architecture,
     Seq2Seq,
+    Traits,
     Tree,
     Vocabulary,
     full_precision,
@@ -25,6 +26,7 @@ from nmt_cli.models.scan import scan
 from nmt_cli.models.stack import (
     BASE,
     BASE_TRAINING,
+    ONE_STATE,
     STACK_RECIPE,
     TINY,
     Mixer,
@@ -97,6 +99,7 @@ register(
         name="sru",
         summary="light recurrence with a highway connection, trained in parallel",
         paper="Lei et al. 2018, Simple Recurrent Units for Highly Parallelizable Recurrence",
+        traits=Traits(2018, parallel=True, path="n", keeps=ONE_STATE),
         options=SruOptions,
         build=build,
         recipe=STACK_RECIPE,

@@ -79,6 +79,8 @@ STACK_RECIPE = Recipe(lr=5e-3, warmup=1000, batch_tokens=2048, generated_epochs=
 """How a stack of the small size is trained."""
 TINY = {"d_model": 64, "d_ffn": 256}
 BASE = {"d_model": 512, "heads": 8, "d_ffn": 2048, "encoder_layers": 6, "decoder_layers": 6}
+ONE_STATE = "one state a layer"
+"""What decoding with a recurrence keeps."""
 BASE_TRAINING = {"base": {"lr": 1e-3, "warmup": 4000}}
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt_cli.models.attention import scaled_dot_weights
-from nmt_cli.models.base import Architecture, Seq2Seq, Tree, Vocabulary, register
+from nmt_cli.models.base import Architecture, Seq2Seq, Traits, Tree, Vocabulary, register
 from nmt_cli.models.dropout import Dropout
 from nmt_cli.models.stack import (
     BASE,
@@ -122,6 +122,7 @@ register(
         name="transformer",
         summary="self-attention in place of recurrence, trained in parallel",
         paper="Vaswani et al. 2017, Attention Is All You Need",
+        traits=Traits(2017, parallel=True, path="1", keeps="keys and values of every word"),
         options=TransformerOptions,
         build=build,
         recipe=STACK_RECIPE,
