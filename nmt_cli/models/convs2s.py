@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt_cli.errors import NmtError
 from nmt_cli.models.attention import masked_softmax
 from nmt_cli.models.base import (
     Architecture,
@@ -29,7 +28,8 @@ from nmt_cli.models.base import (
 )
 from nmt_cli.models.dropout import Dropout
 from nmt_cli.models.options import MOST_LAYERS, require
-from nmt_cli.models.stack import extend
+from nmt_cli.models.positions import LearnedPositions
+from nmt_cli.models.stack import MOST_POSITIONS, extend
 
 _HALF = math.sqrt(0.5)
 """What keeps the variance of a sum of two (section 3.5)."""
@@ -57,8 +57,8 @@ class ConvOptions:
             layers = getattr(self, name)
             require(1 <= layers <= MOST_LAYERS, f"{name}={layers}: must be 1 to {MOST_LAYERS}")
         require(
-            1 <= self.max_positions <= 1 << 20,
-            f"max_positions={self.max_positions}: must be 1 to {1 << 20}",
+            1 <= self.max_positions <= MOST_POSITIONS,
+            f"max_positions={self.max_positions}: must be 1 to {MOST_POSITIONS}",
         )
         require(0 <= self.dropout < 1, f"dropout={self.dropout}: must be in [0, 1)")
 
@@ -118,25 +118,14 @@ class Embedding(nn.Module):
     def __init__(self, options: ConvOptions, words: nn.Embedding) -> None:
         super().__init__()
         self.words = words
-        self.positions = nn.Embedding(options.max_positions, options.d_model)
-        nn.init.normal_(self.positions.weight, std=0.1)
+        self.positions = LearnedPositions(options.max_positions, options.d_model)
         self.scale = math.sqrt(options.d_model)
         self.dropout = Dropout(options.dropout)
 
     def forward(self, tokens: Tensor, position: Tensor) -> Tensor:
-        """Embed tokens (B, T), the first of them at position (B,).
-
-        Raises:
-            NmtError: past the last position that there is.
-        """
-        T, limit = tokens.shape[1], self.positions.num_embeddings
-        if int(position.max()) + T > limit:
-            raise NmtError(
-                f"convs2s: a sentence is longer than max_positions={limit} tokens; split it, or "
-                "train anew with a larger -O max_positions"
-            )
-        steps = position[:, None] + torch.arange(T, device=tokens.device)
-        return self.dropout(self.words(tokens) * self.scale + self.positions(steps))
+        """Embed tokens (B, T), the first of them at position (B,)."""
+        x = self.words(tokens) * self.scale + self.positions.after(position, tokens.shape[1])
+        return self.dropout(x)
 
 
 class ConvS2S(Seq2Seq):

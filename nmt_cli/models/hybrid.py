@@ -81,7 +81,7 @@ def build(options: HybridOptions, vocab: Vocabulary) -> Seq2Seq:
 
     def make_encoder(name: str) -> nn.Module:
         if name == "attention":
-            return FullAttention(options)
+            return FullAttention(TransformerOptions(**shared))
         return BothWays(lambda: make(name))
 
     names = options.names()

@@ -8,7 +8,6 @@ mixer knows nothing of source or target, so any goes into any layer.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,15 +15,18 @@ from typing import Annotated, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nmt_cli.models.attention import scaled_dot_weights
 from nmt_cli.models.base import Decoded, Recipe, Seq2Seq, Tree, Vocabulary, flip_index, take
 from nmt_cli.models.dropout import Dropout
 from nmt_cli.models.options import MOST_LAYERS, require
+from nmt_cli.models.positions import LearnedPositions, sinusoid
 
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values, each (B, H, S, D/H)."""
 Positions = Literal["sinusoidal", "none"]
+MOST_POSITIONS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,10 @@ class SkeletonOptions:
 
     d_model: Annotated[int, "width of embeddings and layers"] = 128
     heads: Annotated[int, "heads of every attention"] = 4
-    norm: Annotated[Literal["pre", "post"], "layer norm before or after each sublayer"] = "pre"
+    norm: Annotated[Literal["pre", "post"], "normalise before or after each sublayer"] = "pre"
+    normalization: Annotated[
+        Literal["layer", "rms"], "layer norm, or its scale alone (Zhang & Sennrich 2019)"
+    ] = "layer"
     tied: Annotated[bool, "share target embedding and projection (and both sides' if one)"] = True
     dropout: Annotated[float, "dropout on embeddings, in sublayers and on their results"] = 0.2
 
@@ -134,13 +139,21 @@ def extend(past: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return joined, joined[:, x.shape[1] :].to(past.dtype)
 
 
-class FeedForward(Mixer):
-    """Two linear maps with a ReLU between, of each position alone (Vaswani section 3.3)."""
+Activation = Literal["relu", "gelu", "swiglu"]
 
-    def __init__(self, options: LayerOptions) -> None:
+
+class FeedForward(Mixer):
+    """Two linear maps with a ReLU between, of each position alone (Vaswani section 3.3).
+
+    Or with a GELU (Hendrycks & Gimpel 2016), or gated by a third (SwiGLU, Shazeer 2020).
+    """
+
+    def __init__(self, options: LayerOptions, activation: Activation) -> None:
         super().__init__()
         self.inner = nn.Linear(options.d_model, options.d_ffn)
+        self.gate = nn.Linear(options.d_model, options.d_ffn) if activation == "swiglu" else None
         self.outer = nn.Linear(options.d_ffn, options.d_model)
+        self.activate = F.gelu if activation == "gelu" else F.relu
         self.dropout = Dropout(options.dropout)
 
     def start(self, rows: int) -> Tree:
@@ -149,12 +162,14 @@ class FeedForward(Mixer):
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
         """Map each position of x (B, T, D)."""
-        return self.outer(self.dropout(torch.relu(self.inner(x)))), ()
+        inner = self.inner(x)
+        inner = F.silu(self.gate(x)) * inner if self.gate else self.activate(inner)
+        return self.outer(self.dropout(inner)), ()
 
 
-def feed_forward(options: LayerOptions) -> FeedForward | None:
+def feed_forward(options: LayerOptions, activation: Activation = "relu") -> FeedForward | None:
     """Make a feed-forward layer, if there are to be any."""
-    return FeedForward(options) if options.d_ffn else None
+    return FeedForward(options, activation) if options.d_ffn else None
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -194,12 +209,19 @@ class CrossAttention(nn.Module):
         return out, by_row
 
 
+def make_norm(options: SkeletonOptions) -> nn.Module:
+    """Make a normalisation of the kind asked for."""
+    if options.normalization == "rms":
+        return nn.RMSNorm(options.d_model, eps=1e-6)
+    return nn.LayerNorm(options.d_model)
+
+
 class Residual(nn.Module):
-    """x + sublayer(x), with the layer norm on the way in (pre) or on the sum (post)."""
+    """x + sublayer(x), with the norm on the way in (pre) or on the sum (post)."""
 
     def __init__(self, options: SkeletonOptions) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(options.d_model)
+        self.norm = make_norm(options)
         self.pre = options.norm == "pre"
         self.dropout = Dropout(options.dropout)
 
@@ -233,8 +255,11 @@ class Design(NamedTuple):
 
     encoder: Sequence[EncoderParts]
     decoder: Sequence[DecoderParts]
-    positions: Positions
+    positions: Literal["sinusoidal", "learned", "none"]
+    """What is added to the embeddings."""
     cross_attention: bool = True
+    max_positions: int = 0
+    """How many positions there are, if they are learnt."""
 
 
 def alike(options: StackOptions, make: Callable[[], Mixer]) -> Design:
@@ -314,14 +339,6 @@ class DecoderLayer(nn.Module):
         return x, (mixing, channelling), weights
 
 
-def sinusoid(positions: Tensor, d_model: int) -> Tensor:
-    """Encode positions (...) as (..., D): sines and cosines (Vaswani section 3.5)."""
-    exponents = torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float32)
-    rates = torch.exp(exponents * (-math.log(10000.0) / d_model))
-    angles = positions.unsqueeze(-1).to(rates.dtype) * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
-
-
 class Stack(Seq2Seq):
     """Encoder and decoder of residual layers, joined by cross-attention or by one fixed vector.
 
@@ -332,7 +349,10 @@ class Stack(Seq2Seq):
     def __init__(self, options: SkeletonOptions, vocab: Vocabulary, design: Design) -> None:
         super().__init__()
         D = options.d_model
-        self.d_model, self.positions = D, design.positions
+        self.d_model, self.sinusoidal = D, design.positions == "sinusoidal"
+        learned, limit = design.positions == "learned", design.max_positions
+        self.src_positions = LearnedPositions(limit, D) if learned else None
+        self.tgt_positions = LearnedPositions(limit, D) if learned else None
         self.tgt_embedding = nn.Embedding(vocab.tgt, D)
         share_source = options.tied and vocab.shared
         self.src_embedding = self.tgt_embedding if share_source else nn.Embedding(vocab.src, D)
@@ -341,8 +361,8 @@ class Stack(Seq2Seq):
             DecoderLayer(options, parts, design.cross_attention) for parts in design.decoder
         )
         pre = options.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(D) if pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(D) if pre else nn.Identity()
+        self.encoder_norm = make_norm(options) if pre else nn.Identity()
+        self.decoder_norm = make_norm(options) if pre else nn.Identity()
         self.bridge = None if design.cross_attention else nn.Linear(D, D)
         self.projection = nn.Linear(D, vocab.tgt, bias=False)
         self.dropout = Dropout(options.dropout)
@@ -354,10 +374,18 @@ class Stack(Seq2Seq):
         for embedding in (self.src_embedding, self.tgt_embedding):
             nn.init.normal_(embedding.weight, std=D**-0.5)
 
-    def embed(self, embedding: nn.Embedding, tokens: Tensor, position: Tensor) -> Tensor:
-        """Embed tokens (B, T), scaled by sqrt(D), and add what tells positions apart: (B, T, D)."""
+    def embed(
+        self,
+        embedding: nn.Embedding,
+        learned: LearnedPositions | None,
+        tokens: Tensor,
+        position: Tensor,
+    ) -> Tensor:
+        """Scale embeddings of tokens (B, T) by sqrt(D) and add positions: (B, T, D)."""
         x = embedding(tokens) * self.d_model**0.5
-        if self.positions == "sinusoidal":
+        if learned:
+            x = x + learned.after(position, tokens.shape[1])
+        if self.sinusoidal:
             steps = torch.arange(tokens.shape[1], device=tokens.device)
             x = x + sinusoid(position[:, None] + steps, self.d_model).to(x.dtype)
         return self.dropout(x)
@@ -365,7 +393,7 @@ class Stack(Seq2Seq):
     def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
         """Give (mask, per decoder layer the cross-attention keys and values), or (vector,)."""
         first = torch.zeros(src.shape[0], dtype=torch.int64, device=src.device)
-        x = self.embed(self.src_embedding, src, first)
+        x = self.embed(self.src_embedding, self.src_positions, src, first)
         for layer in self.encoder:
             x = layer(x, src_mask)
         x = self.encoder_norm(x)
@@ -388,7 +416,7 @@ class Stack(Seq2Seq):
     ) -> Decoded:
         """Read tokens (B*K, T) after those that the state knows."""
         position, states = cast(tuple[Tensor, tuple[Tree, ...]], state)
-        x = self.embed(self.tgt_embedding, tokens, position)
+        x = self.embed(self.tgt_embedding, self.tgt_positions, tokens, position)
         first, *rest = cast(tuple[Tensor, ...], memory)
         if self.bridge:
             beams = tokens.shape[0] // first.shape[0]

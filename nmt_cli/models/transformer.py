@@ -1,73 +1,153 @@
-"""The Transformer (Vaswani et al. 2017).
+"""The Transformer (Vaswani et al. 2017), and what later years changed in it.
 
 Pre-norm by default (Xiong et al. 2020), post-norm as in the paper by option; sinusoidal
-positions (section 3.5); embeddings shared with the projection (section 3.4).
+positions (section 3.5) or one of their successors; embeddings shared with the projection (section
+3.4); fewer heads of keys and values (Shazeer 2019; Ainslie et al. 2023); attention within a window
+(Beltagy et al. 2020) or without a softmax (Katharopoulos et al. 2020).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt_cli.models.attention import scaled_dot_weights
-from nmt_cli.models.base import Architecture, Seq2Seq, Traits, Tree, Vocabulary, register
+from nmt_cli.models.attention import masked_softmax
+from nmt_cli.models.base import (
+    Architecture,
+    Seq2Seq,
+    Traits,
+    Tree,
+    Vocabulary,
+    full_precision,
+    register,
+)
 from nmt_cli.models.dropout import Dropout
+from nmt_cli.models.options import require
+from nmt_cli.models.positions import RelativePositions, alibi, rotate
 from nmt_cli.models.stack import (
     BASE,
     BASE_TRAINING,
+    MOST_POSITIONS,
     STACK_RECIPE,
     TINY,
+    Activation,
     DecoderParts,
     Design,
     EncoderParts,
     KeysValues,
     Mixer,
-    Positions,
-    SkeletonOptions,
     Stack,
     StackOptions,
     feed_forward,
     merge_heads,
-    split_heads,
 )
+
+_BLOCK = 64
+"""Positions of causal linear attention that are worked on as one matrix."""
 
 
 @dataclass(frozen=True)
 class TransformerOptions(StackOptions):
     """Options of ``transformer``."""
 
-    positions: Annotated[Positions, "what tells one position from another in the embeddings"] = (
-        "sinusoidal"
-    )
+    positions: Annotated[
+        Literal["sinusoidal", "learned", "rope", "alibi", "relative", "none"],
+        "what tells one position from another",
+    ] = "sinusoidal"  # type: ignore[assignment]
+    max_positions: Annotated[int, "tokens that a sentence may have, if positions are learnt"] = 1024
+    farthest: Annotated[int, "distance from which relative positions are one"] = 16
+    ffn: Annotated[Activation, "activation of the feed-forward layers"] = "relu"
+    kv_heads: Annotated[int, "heads of self-attention's keys and values; 0: as many as heads"] = 0
+    window: Annotated[int, "words that self-attention reaches on a side; 0: all"] = 0
+    kernel: Annotated[Literal["softmax", "linear"], "how self-attention weighs words"] = "softmax"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, most in (("max_positions", MOST_POSITIONS), ("farthest", 1024)):
+            value = getattr(self, name)
+            require(1 <= value <= most, f"{name}={value}: must be 1 to {most}")
+        require(self.window >= 0, f"window={self.window}: must not be negative")
+        require(
+            self.kv_heads >= 0 and self.heads % (self.kv_heads or 1) == 0,
+            f"kv_heads={self.kv_heads}: must divide heads={self.heads}",
+        )
+        require(
+            self.positions != "rope" or self.d_model // self.heads % 2 == 0,
+            f"positions=rope: turns pairs of channels, but a head has {self.d_model // self.heads}",
+        )
+        on_scores = self.positions in {"rope", "alibi", "relative"} or self.window > 0
+        require(
+            self.kernel == "softmax" or not on_scores,
+            "kernel=linear: has no scores, so it goes with window=0 and positions that are added "
+            "to embeddings: sinusoidal, learned or none",
+        )
 
 
 class SelfAttention(nn.Module):
     """Multi-head attention of a sequence to itself (section 3.2.2)."""
 
-    def __init__(self, options: SkeletonOptions) -> None:
+    def __init__(self, options: TransformerOptions) -> None:
         super().__init__()
-        self.heads = options.heads
-        self.qkv = nn.Linear(options.d_model, 3 * options.d_model)
-        self.out = nn.Linear(options.d_model, options.d_model)
+        D, self.heads = options.d_model, options.heads
+        self.kv_heads = options.kv_heads or options.heads
+        self.d_head = D // self.heads
+        self.qkv = nn.Linear(D, (self.heads + 2 * self.kv_heads) * self.d_head)
+        self.out = nn.Linear(D, D)
         self.dropout = Dropout(options.dropout)
+        self.window, self.positions = options.window, options.positions
+        relative = options.positions == "relative"
+        self.relative = RelativePositions(self.d_head, options.farthest) if relative else None
 
-    def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Give q, k and v of x (B, T, D), each (B, H, T, D/H)."""
-        q, k, v = self.qkv(x).chunk(3, dim=-1)
-        return split_heads(q, self.heads), split_heads(k, self.heads), split_heads(v, self.heads)
+    def split(self, x: Tensor, position: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Give q (B, H, T, D/H), k and v (B, H_kv, T, D/H) of x (B, T, D) from (B,) on."""
+        widths = [self.heads * self.d_head] + [self.kv_heads * self.d_head] * 2
+        q, k, v = (
+            x.unflatten(-1, (-1, self.d_head)).transpose(1, 2)
+            for x in self.qkv(x).split(widths, dim=-1)
+        )
+        if self.positions == "rope":
+            steps = position[:, None] + torch.arange(x.shape[1], device=x.device)
+            q, k = rotate(q, steps), rotate(k, steps)
+        return q, k, v
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Attend; mask is broadcast to (B, H, T, S). Gives (B, T, D)."""
-        if q.is_cuda:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, distance: Tensor) -> Tensor:
+        """Attend from q to k and v as ``split`` gives them: (B, T, D).
+
+        Args:
+            q: queries (B, H, T, D/H).
+            k: keys (B, H_kv, S, D/H).
+            v: values (B, H_kv, S, D/H).
+            mask: what may be seen, broadcast to (B, T, S).
+            distance: (T, S), how far each key stands after each query.
+        """
+        bias = alibi(distance, self.heads) if self.positions == "alibi" else None
+        if q.is_cuda and self.relative is None:
+            seen = mask.unsqueeze(1)
+            if bias is not None:
+                seen = bias.masked_fill(~seen, -torch.inf).to(q.dtype)
             p = self.dropout.p if self.training else 0.0
-            fused = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
+            fused = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=seen, dropout_p=p, enable_gqa=self.kv_heads != self.heads
+            )
             return self.out(merge_heads(fused))
-        weights = self.dropout(scaled_dot_weights(q, k, mask).to(v.dtype))
-        return self.out(merge_heads(weights @ v))
+        q = q * self.d_head**-0.5
+        if self.kv_heads != self.heads:  # each head of keys serves a group of queries
+            q = q.unflatten(1, (self.kv_heads, -1))
+            k, v, mask = k.unsqueeze(2), v.unsqueeze(2), mask.unsqueeze(1)
+        scores = q @ k.transpose(-1, -2)
+        if self.relative:
+            scores = scores + self.relative.scores(q, distance)
+        if bias is not None:
+            scores = scores + bias.view(*scores.shape[1:-2], *distance.shape).to(scores.dtype)
+        weights = self.dropout(masked_softmax(scores, mask.unsqueeze(1)).to(v.dtype))
+        mixed = weights @ v
+        if self.relative:
+            mixed = mixed + self.relative.mixed(weights, distance)
+        return self.out(merge_heads(mixed.flatten(1, -3)))
 
 
 class FullAttention(SelfAttention):
@@ -75,7 +155,14 @@ class FullAttention(SelfAttention):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Attend over x (B, S, D) with mask (B, S)."""
-        return self.attend(*self.split(x), mask[:, None, None, :])
+        rows, S, _ = x.shape
+        position = torch.zeros(rows, dtype=torch.int64, device=x.device)
+        steps = torch.arange(S, device=x.device)
+        distance = steps - steps[:, None]
+        seen = mask[:, None, :]
+        if self.window:  # padding sees itself, so that no row of the softmax is empty
+            seen = (seen & (distance.abs() <= self.window)) | (distance == 0)
+        return self.attend(*self.split(x, position), seen, distance)
 
 
 class CausalAttention(SelfAttention, Mixer):
@@ -83,36 +170,101 @@ class CausalAttention(SelfAttention, Mixer):
 
     def start(self, rows: int) -> Tree:
         """Give empty keys and values."""
-        empty = self.qkv.weight.new_zeros(rows, 0, self.qkv.in_features)
-        return split_heads(empty, self.heads), split_heads(empty, self.heads)
+        empty = self.qkv.weight.new_zeros(rows, self.kv_heads, 0, self.d_head)
+        return empty, empty
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
         """Attend from x (B, T, D) over the positions kept and its own."""
         past_k, past_v = cast(KeysValues, state)
-        q, k, v = self.split(x)
+        q, k, v = self.split(x, position)
         k, v = torch.cat([past_k.to(k.dtype), k], 2), torch.cat([past_v.to(v.dtype), v], 2)
-        T, all_steps = q.shape[2], k.shape[2]
-        steps = torch.arange(all_steps, device=x.device)
-        causal = steps <= steps[all_steps - T :, None]  # (T, past + T)
-        return self.attend(q, k, v, causal), (k, v)
+        T, S = q.shape[2], k.shape[2]
+        steps = torch.arange(S, device=x.device)
+        distance = steps - steps[S - T :, None]  # (T, S)
+        seen = distance <= 0
+        if self.window:
+            seen = seen & (distance >= -self.window)
+        mixed = self.attend(q, k, v, seen.unsqueeze(0), distance)
+        return mixed, (k, v) if not self.window else (
+            k[:, :, -self.window :],
+            v[:, :, -self.window :],
+        )
+
+
+class LinearAttention(SelfAttention):
+    """Attention whose weights are products of features, elu(x) + 1 (Katharopoulos 2020, eq. 5).
+
+    The sum over keys is then formed once for all queries, and decoding keeps that sum alone.
+    """
+
+    def features(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Give the features of q and k, and v, each (B, H, T, D/H), in at least fp32."""
+        position = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        q, k, v = (full_precision(part) for part in self.split(x, position))
+        group = self.heads // self.kv_heads
+        k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+        return F.elu(q) + 1, F.elu(k) + 1, v
+
+
+class FullLinearAttention(LinearAttention):
+    """Linear attention of every position to all real ones, for an encoder (equation 6)."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Attend over x (B, S, D) with mask (B, S)."""
+        q, k, v = self.features(x)
+        k = k * mask[:, None, :, None]
+        above = q @ (k.transpose(-1, -2) @ v)
+        below = q @ k.sum(dim=2).unsqueeze(-1)
+        return self.out(merge_heads(above / below))
+
+
+class CausalLinearAttention(LinearAttention, Mixer):
+    """Linear attention of every position to itself and those before (equations 8 to 12).
+
+    Within a block of positions the products are formed, between blocks only their sum is carried.
+    """
+
+    def start(self, rows: int) -> Tree:
+        """Give the sums of k v^T (B, H, D/H, D/H) and of k (B, H, D/H), zero."""
+        sums = self.qkv.weight.new_zeros(rows, self.heads, self.d_head, self.d_head)
+        return sums, sums[..., 0]
+
+    def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
+        """Attend from x (B, T, D) over the sums kept and its own positions."""
+        products, keys = cast(tuple[Tensor, Tensor], state)
+        q, k, v = self.features(x)
+        mixed = []
+        for q_b, k_b, v_b in zip(*(part.split(_BLOCK, dim=2) for part in (q, k, v)), strict=True):
+            weights = (q_b @ k_b.transpose(-1, -2)).tril()
+            above = weights @ v_b + q_b @ products
+            below = weights.sum(-1, keepdim=True) + q_b @ keys.unsqueeze(-1)
+            mixed.append(above / below)
+            products = products + k_b.transpose(-1, -2) @ v_b
+            keys = keys + k_b.sum(dim=2)
+        return self.out(merge_heads(torch.cat(mixed, dim=2))), (products, keys)
 
 
 def build(options: TransformerOptions, vocab: Vocabulary) -> Seq2Seq:
     """Put attention into the skeleton."""
+    linear = options.kernel == "linear"
+    full = FullLinearAttention if linear else FullAttention
+    causal = CausalLinearAttention if linear else CausalAttention
+    added = options.positions if options.positions in {"sinusoidal", "learned"} else "none"
     return Stack(
         options,
         vocab,
         Design(
             [
-                EncoderParts(FullAttention(options), feed_forward(options))
+                EncoderParts(full(options), feed_forward(options, options.ffn))
                 for _ in range(options.encoder_layers)
             ],
             [
-                DecoderParts(CausalAttention(options), feed_forward(options))
+                DecoderParts(causal(options), feed_forward(options, options.ffn))
                 for _ in range(options.decoder_layers)
             ],
-            options.positions,
+            added,
             options.cross_attention,
+            options.max_positions,
         ),
     )
 
@@ -130,11 +282,18 @@ register(
         size_training=BASE_TRAINING,
         variants=(
             {},
-            {"norm": "post"},
-            {"tied": False},
-            {"encoder_layers": 1, "heads": 2},
-            {"cross_attention": False},
-            {"d_ffn": 0},
+            {"norm": "post", "tied": False},
+            {"encoder_layers": 1, "heads": 4, "kv_heads": 2},
+            {"cross_attention": False, "normalization": "rms"},
+            {"positions": "none", "d_ffn": 0},
+            {"positions": "learned", "ffn": "gelu"},
+            {"positions": "rope", "ffn": "swiglu", "window": 2},
+            {"positions": "alibi", "heads": 4, "kv_heads": 1},
+            {"positions": "relative", "farthest": 2, "heads": 4, "kv_heads": 2},
+            {"positions": "relative", "window": 3},
+            {"positions": "alibi", "window": 1},
+            {"kernel": "linear"},
+            {"kernel": "linear", "heads": 4, "kv_heads": 2, "positions": "learned"},
         ),
     )
 )

@@ -12,8 +12,8 @@ from nmt_cli.models.attention import make_score, scaled_dot_weights
 from nmt_cli.models.base import flip_index
 from nmt_cli.models.cells import GRU, LSTM, RNN
 from nmt_cli.models.dropout import Dropout, scaled_mask
+from nmt_cli.models.positions import sinusoid
 from nmt_cli.models.recurrent import Encoder, RecurrentOptions
-from nmt_cli.models.stack import sinusoid
 from nmt_cli.models.transformer import TransformerOptions
 from nmt_cli.models.transformer import build as build_transformer
 
