@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_WIDE = 1 << 15
-"""From so many elements a step on, arithmetic costs more than calls, and a plain loop is best."""
+_WIDE = 512
+"""From so many elements a step on, passes over memory cost more than calls: no more chunks."""
 
 
 def scan(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def scan(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, start: Tensor) -> Tensor:
-        h = _run(a, b, start)
+        h = _loop(a, b, start) if _is_wide(a) else _chunked(a, b, start)
         ctx.save_for_backward(a, h, start)
         return h
 
@@ -46,29 +46,43 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, d_h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The gradient of h_t is a scan from the end: g_t = dh_t + a_{t+1} * g_{t+1}."""
         a, h, start = ctx.saved_tensors
-        later = torch.cat([a[:, 1:], torch.zeros_like(a[:, :1])], dim=1)
-        g = _run(later.flip(1), d_h.flip(1), torch.zeros_like(start)).flip(1)
-        before = torch.cat([start.unsqueeze(1), h[:, :-1]], dim=1)
-        return g * before, g, g[:, 0] * a[:, 0]
+        g = _loop_back(a, d_h) if _is_wide(a) else _chunked_back(a, d_h)
+        d_a = torch.empty_like(a)
+        torch.mul(g[:, 0], start, out=d_a[:, 0])
+        torch.mul(g[:, 1:], h[:, :-1], out=d_a[:, 1:])
+        return d_a, g, g[:, 0] * a[:, 0]
 
 
-def _run(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
-    T = a.shape[1]
-    if T < 4 or start.numel() >= _WIDE:
-        return _loop(a, b, start)
-    return _chunked(a, b, start, math.isqrt(T))
+def _is_wide(a: Tensor) -> bool:
+    return a.shape[1] < 4 or a[:, 0].numel() >= _WIDE
 
 
 def _loop(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
     h = torch.empty_like(b)
-    for t in range(a.shape[1]):
-        start = torch.addcmul(b[:, t], a[:, t], start, out=h[:, t])
+    for a_t, b_t, h_t in zip(a.unbind(1), b.unbind(1), h.unbind(1), strict=True):
+        start = torch.addcmul(b_t, a_t, start, out=h_t)
     return h
 
 
-def _chunked(a: Tensor, b: Tensor, start: Tensor, length: int) -> Tensor:
-    """Scan chunks of a length at once from zero, then carry what is before each into it."""
+def _loop_back(a: Tensor, d_h: Tensor) -> Tensor:
+    g = torch.empty_like(d_h)
+    g[:, -1] = d_h[:, -1]
+    steps = list(zip(a.unbind(1)[1:], d_h.unbind(1)[:-1], g.unbind(1)[:-1], strict=True))
+    later = g[:, -1]
+    for a_next, d_t, g_t in reversed(steps):
+        later = torch.addcmul(d_t, a_next, later, out=g_t)
+    return g
+
+
+def _chunked_back(a: Tensor, d_h: Tensor) -> Tensor:
+    later = torch.cat([a[:, 1:], torch.zeros_like(a[:, :1])], dim=1)
+    return _chunked(later.flip(1), d_h.flip(1), torch.zeros_like(a[:, 0])).flip(1)
+
+
+def _chunked(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    """Scan all chunks at once from zero, then carry what is before each into it."""
     T = a.shape[1]
+    length = math.isqrt(T)
     chunks = -(-T // length)
     fill = a.new_zeros(a.shape[0], chunks * length - T, *a.shape[2:])
     a = torch.cat([a, fill], dim=1).unflatten(1, (chunks, length))  # (B, C, L, ...)
