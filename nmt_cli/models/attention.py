@@ -1,19 +1,31 @@
-"""Attention of a decoder over the encoder's memory, as score functions of (query, memory).
+"""Attention of a recurrent decoder over the encoder's memory.
 
-Bahdanau et al. 2015, equation 6 and appendix A.1.2 (additive); Luong et al. 2015, section 3.1
-(dot, general, concat); Vaswani et al. 2017, equation 1 (scaled dot product). Queries may have
-B*K rows over B rows of memory: the K beams of a sentence then share its keys.
+Bahdanau et al. 2015, equation 6 and appendix A.1.2 (additive); Luong et al. 2015, sections 3.1
+(dot, general, concat) and 3.2 (local); Vaswani et al. 2017, section 3.2 (scaled dot product,
+multi-head); Tu et al. 2016 (coverage). Queries may have B*K rows over B rows of memory: the K
+beams of a sentence then share its keys.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-ScoreName = Literal["bahdanau", "luong-dot", "luong-general", "luong-concat"]
+from nmt_cli.models.base import Tree, full_precision, lengths_of
+
+AttentionName = Literal[
+    "bahdanau",
+    "luong-dot",
+    "luong-general",
+    "luong-concat",
+    "scaled-dot",
+    "multi-head",
+    "local-m",
+    "local-p",
+]
 
 
 class Score(nn.Module):
@@ -30,6 +42,14 @@ class Score(nn.Module):
 
 class DotScore(Score):
     """score(s, h) = s . h."""
+
+
+class ScaledDotScore(Score):
+    """score(s, h) = s . h / sqrt(D)."""
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Give the scaled products of every query and key."""
+        return (query * query.shape[-1] ** -0.5) @ keys.transpose(1, 2)
 
 
 class GeneralScore(Score):
@@ -66,42 +86,165 @@ class AdditiveScore(Score):
         return self.energy(torch.tanh(sums)).squeeze(-1)
 
 
-def make_score(name: ScoreName, d_query: int, d_memory: int) -> Score:
-    """Build a score function by its name."""
-    if name == "luong-dot":
-        return DotScore()
-    if name == "luong-general":
-        return GeneralScore(d_query, d_memory)
-    return AdditiveScore(d_query, d_memory)
-
-
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Normalise over the last axis in at least fp32, giving no weight where mask is False."""
     wide = torch.promote_types(scores.dtype, torch.float32)
     return torch.softmax(scores.masked_fill(~mask, -math.inf), dim=-1, dtype=wide)
 
 
-def attend(
-    score: Score, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Average the values by how well their keys score with each query.
+class Attention(nn.Module):
+    """A mean of the values, weighed by how well their keys score with each query."""
 
-    Args:
-        score: one of the score functions above.
-        query: (B*K, T, D).
-        keys: (B, S, D), from ``score.keys(values)``.
-        values: (B, S, D).
-        mask: (B, S) bool, True = a real token.
+    def __init__(self, score: Score, focus: Focus | None = None) -> None:
+        super().__init__()
+        self.score = score
+        self.focus = focus
 
-    Returns:
-        context (B*K, T, D) and weights (B*K, T, S).
+    def prepare(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Give the keys and values of memory (B, S, D)."""
+        return self.score.keys(values), values
+
+    def start(self, mask: Tensor) -> Tree:
+        """Give what is carried from step to step, for the B rows of a (B, S) mask."""
+        return self.focus.start(mask) if self.focus else ()
+
+    def forward(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, state: Tree
+    ) -> tuple[Tensor, Tensor, Tree]:
+        """Attend.
+
+        Args:
+            query: (B*K, T, D).
+            keys: (B, S, D), as ``prepare`` gives them.
+            values: (B, S, D), as ``prepare`` gives them.
+            mask: (B, S) bool, True = a real token.
+            state: from ``start`` or the step before, with B*K rows.
+
+        Returns:
+            context (B*K, T, D), weights (B*K, H, T, S) and the state after.
+        """
+        rows, T, D = query.shape
+        B, S, _ = values.shape
+        scores = self.score(query.reshape(B, -1, D), keys)  # (B, K*T, S)
+        if self.focus is None:
+            weights = masked_softmax(scores, mask.unsqueeze(1))
+        else:
+            seen, bell, state = self.focus(query, mask, state)
+            weights = masked_softmax(scores, seen) * bell
+        context = weights.to(values.dtype) @ values
+        return context.reshape(rows, T, -1), weights.reshape(rows, 1, T, S), state
+
+
+class Focus(nn.Module):
+    """Where local attention looks: a window around one position (Luong section 3.2).
+
+    That position is the decoder's own step (local-m, monotonic) or predicted from its state
+    (local-p, equation 9), which also weighs the window by a Gaussian (equation 10).
     """
-    rows, T, _ = query.shape
-    B, S, _ = values.shape
-    scores = score(query.reshape(B, -1, query.shape[2]), keys)  # (B, K*T, S)
-    weights = masked_softmax(scores, mask.unsqueeze(1))
-    context = weights.to(values.dtype) @ values
-    return context.reshape(rows, T, -1), weights.reshape(rows, T, S)
+
+    def __init__(self, d_query: int, reach: int, predict: bool) -> None:
+        super().__init__()
+        self.reach = reach
+        self.inner = nn.Linear(d_query, d_query, bias=False) if predict else None
+        self.outer = nn.Linear(d_query, 1, bias=False) if predict else None
+
+    def start(self, mask: Tensor) -> Tree:
+        """Give the first step (B,), if that is what counts."""
+        return () if self.inner else torch.zeros(len(mask), dtype=torch.int64, device=mask.device)
+
+    def forward(self, query: Tensor, mask: Tensor, state: Tree) -> tuple[Tensor, Tensor, Tree]:
+        """Give which words are seen and their Gaussian, (B, K*T, S) both, and the state after."""
+        (B, S), T = mask.shape, query.shape[1]
+        lengths = lengths_of(mask)[:, None]  # (B, 1)
+        if self.inner and self.outer:
+            energy = self.outer(torch.tanh(self.inner(query))).reshape(B, -1)
+            centre = lengths * torch.sigmoid(full_precision(energy))  # (B, K*T)
+        else:
+            position = cast(Tensor, state)
+            steps = (position[:, None] + torch.arange(T, device=mask.device)).reshape(B, -1)
+            centre = torch.minimum(steps, lengths - 1)
+            state = position + T
+        offset = torch.arange(S, device=mask.device) - centre.unsqueeze(-1)  # (B, K*T, S)
+        seen = (offset.abs() <= self.reach) & mask.unsqueeze(1)
+        if not self.inner:
+            return seen, torch.ones((), device=mask.device), state
+        deviation = self.reach / 2
+        return seen, torch.exp(-offset.square() / (2 * deviation**2)), state
+
+
+class Coverage(Attention):
+    """Additive attention that is told how much each word was attended to so far.
+
+    Tu et al. 2016, section 3.1.2, the linguistic form without fertility: the sum of the weights
+    of all steps before enters the score, v . tanh(W s + U h_j + V coverage_j).
+    """
+
+    def __init__(self, score: AdditiveScore, d_query: int) -> None:
+        super().__init__(score)
+        self.covered = nn.Parameter(torch.randn(d_query) * d_query**-0.5)
+
+    def start(self, mask: Tensor) -> Tree:
+        """Give the coverage (B, S), zero."""
+        return torch.zeros(mask.shape, dtype=self.covered.dtype, device=mask.device)
+
+    def forward(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, state: Tree
+    ) -> tuple[Tensor, Tensor, Tree]:
+        """Attend for one step (T = 1)."""
+        coverage = cast(Tensor, state)
+        (B, S, _), rows = keys.shape, len(query)
+        score = cast(AdditiveScore, self.score)
+        told = coverage.to(keys.dtype).unsqueeze(-1) * self.covered.to(keys.dtype)
+        sums = score.query(query).reshape(B, -1, 1, keys.shape[-1]) + keys.unsqueeze(1)
+        sums = sums + told.view(B, -1, S, keys.shape[-1])  # (B, K, S, D)
+        scores = score.energy(torch.tanh(sums)).squeeze(-1)
+        weights = masked_softmax(scores, mask.unsqueeze(1))
+        context = (weights.to(values.dtype) @ values).reshape(rows, 1, -1)
+        return context, weights.reshape(rows, 1, 1, S), coverage + weights.reshape(rows, S)
+
+
+class MultiHead(Attention):
+    """Scaled dot products in H parts of the width (Vaswani et al. 2017, section 3.2.2)."""
+
+    def __init__(self, d_query: int, d_memory: int, heads: int) -> None:
+        super().__init__(ScaledDotScore())
+        self.heads = heads
+        self.query = nn.Linear(d_query, d_query)
+        self.key, self.value = (nn.Linear(d_memory, d_query) for _ in range(2))
+        self.out = nn.Linear(d_query, d_query)
+
+    def prepare(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Map memory (B, S, D) to keys and values."""
+        return self.key(values), self.value(values)
+
+    def forward(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, state: Tree
+    ) -> tuple[Tensor, Tensor, Tree]:
+        """Attend with every head."""
+        rows, T, D = query.shape
+        q = self.query(query).reshape(len(keys), -1, D)
+        q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (q, keys, values))
+        weights = scaled_dot_weights(q, k, mask[:, None, None, :])  # (B, H, K*T, S)
+        context = self.out((weights.to(v.dtype) @ v).transpose(1, 2).flatten(2))
+        by_row = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)
+        return context.reshape(rows, T, D), by_row, state
+
+
+def make_attention(
+    name: AttentionName, width: int, *, heads: int, reach: int, coverage: bool
+) -> Attention:
+    """Build an attention by its name; query and memory are of one width."""
+    if coverage:
+        return Coverage(AdditiveScore(width, width), width)
+    if name in {"bahdanau", "luong-concat"}:
+        return Attention(AdditiveScore(width, width))
+    if name == "multi-head":
+        return MultiHead(width, width, heads)
+    if name in {"local-m", "local-p"}:
+        return Attention(GeneralScore(width, width), Focus(width, reach, name == "local-p"))
+    if name == "luong-general":
+        return Attention(GeneralScore(width, width))
+    return Attention(DotScore() if name == "luong-dot" else ScaledDotScore())
 
 
 def scaled_dot_weights(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:

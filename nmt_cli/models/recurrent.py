@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.models.additive_loop import attend_and_recur
-from nmt_cli.models.attention import AdditiveScore, ScoreName, attend, make_score
+from nmt_cli.models.attention import AdditiveScore, Attention, AttentionName, make_attention
 from nmt_cli.models.base import (
     Architecture,
     Decoded,
@@ -40,10 +40,10 @@ from nmt_cli.models.cells import GRU, LSTM, RNN, Cell, State, open_forget_gates
 from nmt_cli.models.dropout import Dropout
 from nmt_cli.models.options import MOST_LAYERS, require
 
-Steps = tuple[Tensor, Tensor, Tensor, State]
-"""Top outputs (B, T, D), contexts (B, T, D), attention (B, T, S), and the state after them.
+Steps = tuple[Tensor, Tensor, Tensor, tuple[State, Tree]]
+"""Top outputs (B, T, D), contexts (B, T, D), attention (B, H, T, S), and the state after them.
 
-The state of a decoder is that of its cells, each part (B, layers, D).
+The state of a decoder's cells has parts (B, layers, D).
 """
 
 
@@ -88,8 +88,11 @@ class AttentionOptions(RecurrentOptions):
     """Options of ``rnn-attn``, ``gru-attn`` and ``lstm-attn``."""
 
     attention: Annotated[
-        ScoreName, "bahdanau attends before the recurrence, the Luong kinds after it"
+        AttentionName, "bahdanau attends before the recurrence, all others after it"
     ] = "bahdanau"
+    heads: Annotated[int, "heads of attention=multi-head"] = 4
+    reach: Annotated[int, "words that attention=local-m and local-p see on a side"] = 10
+    coverage: Annotated[bool, "tell the score how much each word was attended to (Tu 2016)"] = False
     input_feeding: Annotated[bool, "feed the attentional vector to the next step (Luong 3.3)"] = (
         False
     )
@@ -100,6 +103,18 @@ class AttentionOptions(RecurrentOptions):
             not (self.input_feeding and self.attention == "bahdanau"),
             "input_feeding=true needs a Luong kind, such as attention=luong-general; Bahdanau's "
             "context enters the recurrence already",
+        )
+        require(
+            self.attention != "multi-head" or (self.heads >= 1 and self.d_model % self.heads == 0),
+            f"heads={self.heads}: must divide d_model={self.d_model}",
+        )
+        require(self.reach >= 1, f"reach={self.reach}: must be at least 1")
+        require(
+            not self.coverage
+            or self.attention == "bahdanau"
+            or (self.attention == "luong-concat" and self.input_feeding),
+            "coverage=true needs an additive score taken step by step: attention=bahdanau, or "
+            "attention=luong-concat with input_feeding=true",
         )
 
 
@@ -334,13 +349,24 @@ class Attentional(RecurrentSeq2Seq):
         self, options: AttentionOptions, vocab: Vocabulary, cell: Cell, d_readout: int
     ) -> None:
         super().__init__(options, vocab, cell, d_readout)
-        self.score = make_score(options.attention, options.d_model, options.d_model)
+        self.attention = make_attention(
+            options.attention,
+            options.d_model,
+            heads=options.heads,
+            reach=options.reach,
+            coverage=options.coverage,
+        )
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
         """Give (keys, values, mask, fixed vector)."""
         values, vector = self.read(src, src_mask)
         values = self.dropout(values)
-        return self.score.keys(values), values, src_mask, vector
+        return *self.attention.prepare(values), src_mask, vector
+
+    def start(self, memory: Tree, max_length: int | None = None) -> Tree:
+        """Give (state of the cells, state of the attention)."""
+        *_, mask, vector = cast(tuple[Tensor, ...], memory)
+        return self.begin(vector), self.attention.start(mask)
 
 
 class Luong(Attentional):
@@ -350,20 +376,17 @@ class Luong(Attentional):
         super().__init__(options, vocab, cell, 2 * options.d_model)
         self.decoder = DecoderStack(options, cell, options.d_embed)
 
-    def start(self, memory: Tree, max_length: int | None = None) -> Tree:
-        """Give the state of the cells."""
-        return self.begin(cast(tuple[Tensor, ...], memory)[3])
-
     def decode(
         self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
     ) -> Decoded:
         """Run the recurrence, then attend with every state at once."""
         keys, values, mask, _ = cast(tuple[Tensor, ...], memory)
-        outputs, state = self.decoder(self.embed(tokens), cast(State, state))
+        cells, attending = cast(tuple[State, Tree], state)
+        outputs, cells = self.decoder(self.embed(tokens), cells)
         outputs = self.dropout(outputs)
-        context, weights = attend(self.score, outputs, keys, values, mask)
+        context, weights, attending = self.attention(outputs, keys, values, mask, attending)
         hidden = torch.tanh(self.readout(torch.cat([context, outputs], dim=-1)))
-        return Decoded(self.dropout(hidden), state, (weights.unsqueeze(1),) if attention else ())
+        return Decoded(self.dropout(hidden), (cells, attending), (weights,) if attention else ())
 
 
 class InputFeeding(Attentional):
@@ -375,28 +398,27 @@ class InputFeeding(Attentional):
         self.d_embed = options.d_embed
 
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
-        """Give the state of the cells, then the attentional vector (B, E), zero at first."""
-        state = self.begin(cast(tuple[Tensor, ...], memory)[3])
-        return *state, state[0].new_zeros(len(state[0]), self.d_embed)
+        """Give (state of the cells, of the attention, attentional vector (B, E), first zero)."""
+        cells, attending = cast(tuple[State, Tree], super().start(memory, max_length))
+        return cells, attending, cells[0].new_zeros(len(cells[0]), self.d_embed)
 
     def decode(
         self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
     ) -> Decoded:
         """Step through the tokens, attending with each new state."""
         keys, values, mask, _ = cast(tuple[Tensor, ...], memory)
-        *cells, feed = cast(tuple[Tensor, ...], state)
-        carried: State = tuple(cells)
+        cells, attending, feed = cast(tuple[State, Tree, Tensor], state)
         feeds, all_weights = [], []
         for gates in self.decoder.embedded(self.embed(tokens)).unbind(1):
-            top, carried = self.decoder.step(gates, feed.to(gates.dtype), carried)
+            top, cells = self.decoder.step(gates, feed.to(gates.dtype), cells)
             top = self.dropout(top).unsqueeze(1)
-            context, weights = attend(self.score, top, keys, values, mask)
+            context, weights, attending = self.attention(top, keys, values, mask, attending)
             joined = torch.cat([context, top.to(context.dtype)], dim=-1).squeeze(1)
             feed = self.dropout(torch.tanh(self.readout(joined)))
             feeds.append(feed)
             all_weights.append(weights)
-        state = tuple(full_precision(part) for part in (*carried, feed))
-        weights = torch.cat(all_weights, dim=1).unsqueeze(1)
+        state = (tuple(map(full_precision, cells)), attending, full_precision(feed))
+        weights = torch.cat(all_weights, dim=2)
         return Decoded(torch.stack(feeds, dim=1), state, (weights,) if attention else ())
 
 
@@ -407,10 +429,6 @@ class Bahdanau(Attentional):
         super().__init__(options, vocab, cell, 2 * options.d_model + options.d_embed)
         self.decoder = CellStack(options, cell, d_feed=options.d_model)
 
-    def start(self, memory: Tree, max_length: int | None = None) -> Tree:
-        """Give the state of the cells."""
-        return self.begin(cast(tuple[Tensor, ...], memory)[3])
-
     def decode(
         self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
     ) -> Decoded:
@@ -418,38 +436,46 @@ class Bahdanau(Attentional):
         embedded = self.embed(tokens)
         gates = self.decoder.embedded(embedded)
         parts = cast(tuple[Tensor, ...], memory)
-        plain = self.decoder.cell is LSTM and len(self.decoder.upper) == 0
-        plain = plain and len(gates) == len(parts[0])
+        plain = type(self.attention) is Attention and self.decoder.cell is LSTM
+        plain = plain and len(self.decoder.upper) == 0 and len(gates) == len(parts[0])
         run = self.all_steps if plain and torch.is_grad_enabled() else self.step_by_step
-        tops, contexts, weights, state = run(gates, parts, cast(State, state))
+        tops, contexts, weights, state = run(gates, parts, cast(tuple[State, Tree], state))
         joined = torch.cat([contexts, self.dropout(tops), embedded], dim=-1)
         out = self.dropout(torch.tanh(self.readout(joined)))
-        return Decoded(out, state, (weights.unsqueeze(1),) if attention else ())
+        return Decoded(out, state, (weights,) if attention else ())
 
-    def step_by_step(self, gates: Tensor, memory: tuple[Tensor, ...], state: State) -> Steps:
+    def step_by_step(
+        self, gates: Tensor, memory: tuple[Tensor, ...], state: tuple[State, Tree]
+    ) -> Steps:
         """Attend and recur, one step at a time over gates (B, T, 4 D) of the embeddings."""
         keys, values, mask, _ = memory
+        cells, attending = state
         tops, contexts, all_weights = [], [], []
         for step_gates in gates.unbind(1):
-            context, weights = attend(self.score, state[0][:, -1:], keys, values, mask)
+            context, weights, attending = self.attention(
+                cells[0][:, -1:], keys, values, mask, attending
+            )
             context = context.squeeze(1)
-            top, state = self.decoder.step(step_gates, context, state)
+            top, cells = self.decoder.step(step_gates, context, cells)
             tops.append(top)
             contexts.append(context)
             all_weights.append(weights)
-        state = tuple(full_precision(part) for part in state)
-        return torch.stack(tops, 1), torch.stack(contexts, 1), torch.cat(all_weights, 1), state
+        state = (tuple(map(full_precision, cells)), attending)
+        return torch.stack(tops, 1), torch.stack(contexts, 1), torch.cat(all_weights, 2), state
 
-    def all_steps(self, gates: Tensor, memory: tuple[Tensor, ...], state: State) -> Steps:
+    def all_steps(
+        self, gates: Tensor, memory: tuple[Tensor, ...], state: tuple[State, Tree]
+    ) -> Steps:
         """Do the same for one LSTM layer and one row a sentence, with a faster way back."""
         keys, values, mask, _ = memory
-        score = cast(AdditiveScore, self.score)
-        *steps, (hidden, cell) = attend_and_recur(
+        score = cast(AdditiveScore, self.attention.score)
+        (before, cell_before), attending = state
+        tops, contexts, weights, (hidden, cell) = attend_and_recur(
             gates,
             keys,
             values,
             mask,
-            (state[0][:, 0], state[1][:, 0]),
+            (before[:, 0], cell_before[:, 0]),
             (
                 score.query.weight,
                 score.energy.weight,
@@ -457,8 +483,8 @@ class Bahdanau(Attentional):
                 cast(nn.Linear, self.decoder.recurrent[0]).weight,
             ),
         )
-        tops, contexts, weights = steps
-        return tops, contexts, weights, (hidden.unsqueeze(1), cell.unsqueeze(1))
+        state = ((hidden.unsqueeze(1), cell.unsqueeze(1)), attending)
+        return tops, contexts, weights.unsqueeze(1), state
 
 
 def build_attentional(options: AttentionOptions, vocab: Vocabulary, cell: Cell) -> Seq2Seq:
@@ -494,6 +520,15 @@ _MORE_ATTENTION = (
     {"attention": "luong-dot", "input_feeding": True, "layers": 2},
     {"attention": "luong-concat", "input_feeding": True},
     {"layers": 2, "reverse_source": True},
+    {"attention": "scaled-dot"},
+    {"attention": "multi-head", "heads": 2},
+    {"attention": "multi-head", "heads": 2, "input_feeding": True},
+    {"attention": "local-m", "reach": 1},
+    {"attention": "local-m", "reach": 2, "input_feeding": True},
+    {"attention": "local-p", "reach": 2},
+    {"attention": "local-p", "reach": 1, "input_feeding": True},
+    {"coverage": True},
+    {"attention": "luong-concat", "input_feeding": True, "coverage": True},
 )
 _SOME_ATTENTION = (
     {"attention": "luong-dot"},

@@ -178,11 +178,14 @@ def test_attention_is_a_distribution_over_real_source_tokens(arch, variant):
     mask = mask_of([6, 3, 1], 6)
     for weights in run(model, ids(3, 6), mask, ids(3, 4))[1].attention:
         B, H, T, S = weights.shape
-        assert (B, T, S) == (3, 4, 6)
-        assert H >= 1
+        assert (B, T, S) == (3, 4, 6) and H >= 1
         assert (weights >= 0).all()
         assert (weights.masked_select(~mask[:, None, None, :].expand_as(weights)) == 0).all()
-        assert_close(weights.sum(-1), torch.ones(B, H, T, dtype=weights.dtype))
+        sums = weights.sum(-1)
+        if variant.get("attention") == "local-p":  # its Gaussian takes a part
+            assert (sums > 0).all() and (sums <= 1).all()
+        else:
+            assert_close(sums, torch.ones_like(sums))
 
 
 def test_attention_is_given_only_when_asked_for(arch, variant):

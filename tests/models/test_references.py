@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from nmt_cli.models import Vocabulary, architecture
-from nmt_cli.models.attention import make_score, scaled_dot_weights
+from nmt_cli.models.attention import make_attention, scaled_dot_weights
 from nmt_cli.models.base import flip_index
 from nmt_cli.models.cells import GRU, LSTM, RNN
 from nmt_cli.models.dropout import Dropout, scaled_mask
@@ -128,20 +128,35 @@ def build(name, **options):
     return model.double().eval()
 
 
-def naive_score(kind, score, s, h):
+def naive_score(kind, attention, s, h, covered):
     """Score one decoder state against one memory vector, by the paper's formula."""
+    score = attention.score
     if kind == "luong-dot":
         return s @ h
-    if kind == "luong-general":
+    if kind == "scaled-dot":
+        return s @ h / math.sqrt(len(s))
+    if kind in {"luong-general", "local-m", "local-p"}:
         return s @ (score.memory.weight @ h)
     W = torch.cat([score.query.weight, score.memory.weight], 1)
-    return score.energy.weight[0] @ torch.tanh(W @ torch.cat([s, h]) + score.memory.bias)
+    told = attention.covered * covered if hasattr(attention, "covered") else 0
+    return score.energy.weight[0] @ torch.tanh(W @ torch.cat([s, h]) + score.memory.bias + told)
 
 
-def naive_context(kind, score, s, values, length):
-    energies = torch.stack([naive_score(kind, score, s, values[j]) for j in range(length)])
-    weights = (energies - energies.max()).exp()
-    weights = weights / weights.sum()
+def naive_context(kind, attention, s, values, length, t=0, coverage=None):
+    """Attend over the words of the window, if there is one: context and weights (length,)."""
+    covered = coverage if coverage is not None else torch.zeros(length)
+    centre, reach, bell = 0, length, torch.ones(length).double()
+    if kind == "local-m":
+        centre, reach = min(t, length - 1), attention.focus.reach
+    if kind == "local-p":
+        inner, outer, reach = attention.focus.inner, attention.focus.outer, attention.focus.reach
+        centre = length * torch.sigmoid(outer.weight[0] @ torch.tanh(inner.weight @ s))
+        bell = torch.exp(-((torch.arange(length) - centre) ** 2) / (2 * (reach / 2) ** 2))
+    window = [j for j in range(length) if abs(j - centre) <= reach]
+    energies = [naive_score(kind, attention, s, values[j], covered[j]) for j in window]
+    weights = torch.zeros(length).double()
+    weights[window] = torch.stack(energies).softmax(0)
+    weights = weights * bell
     return sum(w * values[j] for j, w in enumerate(weights)), weights
 
 
@@ -157,18 +172,21 @@ def naive_cell(x, h, c, W, bias):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@pytest.mark.parametrize("kind", ["luong-dot", "luong-general", "luong-concat"])
+KINDS = ["luong-dot", "luong-general", "luong-concat", "scaled-dot", "local-m", "local-p"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("input_feeding", [False, True])
 def test_luong_equals_a_loop_over_the_paper(kind, input_feeding):
-    """Luong et al. 2015, equations 5 to 8 and section 3.3."""
-    model = build("lstm-attn", attention=kind, input_feeding=input_feeding)
-    src, length = torch.randint(4, V, (1, 5)), 4
-    tgt = torch.randint(4, V, (1, 3))
+    """Luong et al. 2015, equations 5 to 10 and section 3.3."""
+    model = build("lstm-attn", attention=kind, input_feeding=input_feeding, reach=1)
+    src, length, T = torch.randint(4, V, (1, 5)), 4, 6
+    tgt = torch.randint(4, V, (1, T))
     memory = model.encode(src, mask_of([length], 5))
     decoded = model.decode(tgt, memory, model.start(memory), attention=True)
-    values, (h, c) = memory[1][0], (part[0, 0] for part in model.start(memory)[:2])
+    values, (h, c) = memory[1][0], (part[0, 0] for part in model.start(memory)[0])
     feed = torch.zeros(4, dtype=torch.float64)
-    for t in range(3):
+    for t in range(T):
         x = model.tgt_embedding.weight[tgt[0, t]] * math.sqrt(4)
         if input_feeding:
             W = stepped_weights(model.decoder)
@@ -177,28 +195,53 @@ def test_luong_equals_a_loop_over_the_paper(kind, input_feeding):
             lstm = model.decoder.layers[0]
             W = torch.cat([lstm.weight_ih_l0, lstm.weight_hh_l0], 1)
             h, c = naive_cell(x, h, c, W, lstm.bias_ih_l0 + lstm.bias_hh_l0)
-        context, weights = naive_context(kind, model.score, h, values, length)
+        context, weights = naive_context(kind, model.attention, h, values, length, t)
         feed = torch.tanh(model.readout.weight @ torch.cat([context, h]) + model.readout.bias)
         torch.testing.assert_close(decoded.hidden[0, t], feed, **CLOSE)
         torch.testing.assert_close(decoded.attention[0][0, 0, t, :length], weights, **CLOSE)
 
 
-def test_bahdanau_equals_a_loop_over_the_paper():
+@pytest.mark.parametrize("coverage", [False, True])
+def test_bahdanau_equals_a_loop_over_the_paper(coverage):
     """Bahdanau et al. 2015, appendix A.2.2: attend with s of the step before, then recur."""
-    model = build("lstm-attn", attention="bahdanau")
+    model = build("lstm-attn", attention="bahdanau", coverage=coverage)
     src, length = torch.randint(4, V, (1, 5)), 5
+    covered = torch.zeros(length).double()
     tgt = torch.randint(4, V, (1, 3))
     memory = model.encode(src, mask_of([length], 5))
     decoded = model.decode(tgt, memory, model.start(memory), attention=True)
-    values, (h, c) = memory[1][0], (part[0, 0] for part in model.start(memory))
+    values, (h, c) = memory[1][0], (part[0, 0] for part in model.start(memory)[0])
     W = stepped_weights(model.decoder)
     for t in range(3):
         x = model.tgt_embedding.weight[tgt[0, t]] * math.sqrt(4)
-        context, weights = naive_context("bahdanau", model.score, h, values, length)
+        told = covered if coverage else None
+        context, weights = naive_context("bahdanau", model.attention, h, values, length, t, told)
+        covered = covered + weights
         h, c = naive_cell(torch.cat([x, context]), h, c, W, model.decoder.embedded.bias)
         out = torch.tanh(model.readout.weight @ torch.cat([context, h, x]) + model.readout.bias)
         torch.testing.assert_close(decoded.hidden[0, t], out, **CLOSE)
         torch.testing.assert_close(decoded.attention[0][0, 0, t], weights, **CLOSE)
+
+
+def test_multi_head_attention_equals_torchs():
+    theirs = nn.MultiheadAttention(8, 2, batch_first=True).double()
+    ours = make_attention("multi-head", 8, heads=2, reach=1, coverage=False).double()
+    with torch.no_grad():
+        parts = (ours.query, ours.key, ours.value)
+        for part, weight, bias in zip(
+            parts, theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True
+        ):
+            part.weight.copy_(weight)
+            part.bias.copy_(bias)
+        ours.out.load_state_dict(theirs.out_proj.state_dict())
+    query, memory = (torch.randn(3, n, 8, dtype=torch.float64) for n in (4, 6))
+    mask = mask_of([6, 2, 5], 6)
+    context, weights, _ = ours(query, *ours.prepare(memory), mask, ())
+    expected, by_head = theirs(
+        query, memory, memory, key_padding_mask=~mask, average_attn_weights=False
+    )
+    torch.testing.assert_close(context, expected, **CLOSE)
+    torch.testing.assert_close(weights, by_head, **CLOSE)
 
 
 def bahdanau_steps(model, name, batch, cotangents):
@@ -206,9 +249,9 @@ def bahdanau_steps(model, name, batch, cotangents):
     src_mask, gates, *rest = (x.clone().requires_grad_(x.is_floating_point()) for x in batch)
     keys, values, hidden, cell = rest
     memory = (keys, values, src_mask, None)
-    *steps, state = getattr(model, name)(gates, memory, (hidden, cell))
+    *steps, (state, _) = getattr(model, name)(gates, memory, ((hidden, cell), ()))
     results = [*steps, *state]
-    decoder, score = model.decoder, model.score
+    decoder, score = model.decoder, model.attention.score
     weights = [score.query, score.energy, decoder.fed, decoder.recurrent[0]]
     weights = [module.weight for module in weights]
     total = sum((result * by).sum() for result, by in zip(results, cotangents, strict=True))
@@ -219,12 +262,12 @@ def bahdanau_steps(model, name, batch, cotangents):
 def test_bahdanaus_fast_way_back_equals_autograds(dtype):
     """Results and gradients of ``all_steps`` are those of ``step_by_step``, padding and all."""
     model = build("lstm-attn", attention="bahdanau")
-    B, S, T, D = 3, 5, 4, model.score.query.in_features
+    B, S, T, D = 3, 5, 4, model.attention.score.query.in_features
     wide = torch.promote_types(dtype, torch.float32)
     batch = [mask_of([5, 2, 4], S)]
     batch += [torch.randn(*shape, dtype=dtype) for shape in ((B, T, 4 * D), (B, S, D), (B, S, D))]
     batch += [torch.randn(B, 1, D, dtype=wide) for _ in range(2)]
-    shapes = [(B, T, D), (B, T, D), (B, T, S), (B, 1, D), (B, 1, D)]
+    shapes = [(B, T, D), (B, T, D), (B, 1, T, S), (B, 1, D), (B, 1, D)]
     cotangents = [torch.randn(*shape, dtype=wide) for shape in shapes]
     model.to(wide)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
@@ -322,11 +365,12 @@ def test_scaled_dot_weights_equal_torchs_attention():
 
 
 def test_concat_scores_with_one_matrix_over_both():
-    score = make_score("luong-concat", 4, 4).double()
+    attention = make_attention("luong-concat", 4, heads=1, reach=1, coverage=False)
+    score = attention.double().score
     s, h = torch.randn(1, 1, 4).double(), torch.randn(1, 3, 4).double()
     scores = score(s, score.keys(h))[0, 0]
     for j in range(3):
-        expected = naive_score("luong-concat", score, s[0, 0], h[0, j])
+        expected = naive_score("luong-concat", attention, s[0, 0], h[0, j], 0)
         torch.testing.assert_close(scores[j], expected, **CLOSE)
 
 
