@@ -13,12 +13,6 @@ from pathlib import Path
 
 from runner import keep, row, train
 
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "transformer": (),
-    "lstm-attn": ("-O", "attention=luong-general"),
-    "lstm": (),
-}
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -28,17 +22,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--archs", nargs="+", default=["transformer", "lstm-attn", "lstm"])
+    parser.add_argument("-O", "--option", nargs="+", default=[], help="options of all of them")
     arguments = parser.parse_args()
+    options = [word for option in arguments.option for word in ("-O", option)]
     threads = ("--threads", arguments.threads) if arguments.threads else ()
     results = []
     for arch in arguments.archs:
-        run = arguments.out / f"{arch}-{arguments.seed}"
+        name = "-".join([arch, *arguments.option])
+        run = arguments.out / f"{name}-{arguments.seed}"
         test = arguments.data / "test_2016_flickr"
         data = ("-d", arguments.data, "-s", "en", "-t", "de", "--test", test)
         limits = ("--minutes", arguments.minutes, "--seed", arguments.seed)
-        results.append(train(run, "--arch", arch, *OPTIONS[arch], *data, *limits, *threads))
+        results.append(train(run, "--arch", arch, *options, *data, *limits, *threads))
         print(row(results[-1]), flush=True)
-        keep("multi30k-" + "-".join(arguments.archs), results)
+        keep("multi30k-" + "-".join([*arguments.archs, *arguments.option]), results)
 
 
 if __name__ == "__main__":
