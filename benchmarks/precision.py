@@ -49,6 +49,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10, help="steps a turn")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    known = [arch.name for arch in models.architectures()]
+    parser.add_argument("--archs", nargs="+", choices=known, default=known)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     pairs = toy.make(toy.ToyOptions(train=4000))["train"]
@@ -57,7 +59,7 @@ def main() -> None:
     trained = tokenizer.train(lines, rule, "bpe", 4000, lambda asked, given: None)
     text = tokenizer.Tokenizer(trained.model, rule)
     results = {}
-    for arch in ("lstm", "lstm-attn", "transformer"):
+    for arch in arguments.archs:
         runs = {name: steps(arch, name, text) for name in ("fp32", "bf16")}
         speeds: dict[str, list[float]] = {"fp32": [], "bf16": []}
         for _ in range(arguments.turns):
