@@ -130,8 +130,8 @@ class Architecture:
     """Option values of ``--size tiny|small|base``."""
     size_training: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Where a size is trained otherwise than the recipe says, such as a wide model's rate."""
-    bf16_on_cpu: bool = True
-    """Whether bf16 pays on a CPU with native bf16 instructions (measured)."""
+    bf16_on_cpu: bool = False
+    """Whether bf16 was measured to pay on a CPU with native bf16 instructions."""
     variants: tuple[Mapping[str, Any], ...] = field(default=({},))
     """Option settings at which the laws of every back end are tested."""
 

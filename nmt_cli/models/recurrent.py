@@ -552,6 +552,7 @@ def _register(
             build=partial(FixedVector, cell=cell),
             recipe=Recipe(lr=rate, warmup=300, batch_tokens=1024, generated_epochs=7),
             sizes={**_SIZES, "small": {"d_model": 512}},
+            bf16_on_cpu=cell is LSTM,
             variants=(*_FEW, *(_MORE_FIXED if every else ())),
         )
     )
@@ -566,6 +567,7 @@ def _register(
             build=partial(build_attentional, cell=cell),
             recipe=Recipe(lr=rate, warmup=300, batch_tokens=1024, generated_epochs=4.5),
             sizes=_SIZES,
+            bf16_on_cpu=cell is LSTM,
             variants=(*_FEW, *(_MORE_ATTENTION if every else _SOME_ATTENTION)),
         )
     )

@@ -280,6 +280,7 @@ register(
         recipe=STACK_RECIPE,
         sizes={"tiny": TINY, "small": {}, "base": BASE},
         size_training=BASE_TRAINING,
+        bf16_on_cpu=True,
         variants=(
             {},
             {"norm": "post", "tied": False},
