@@ -327,6 +327,8 @@ class _Session:
         options: Any = parse(self.arch.options, config.options, config.arch)
         self.model = self.arch.build(options, self.vocab).to(self.device)
         limit = _TOKENS_A_WORD * config.data.max_words
+        if self.model.max_positions:
+            limit = min(limit, self.model.max_positions)
         all_ids = self._ids(self.splits.train.pairs)
         ids = [pair for pair in all_ids if max(len(pair.src), len(pair.tgt)) <= limit]
         if len(ids) < len(all_ids):
@@ -336,7 +338,18 @@ class _Session:
         batches = TrainingBatches(ids, config.batch_size(), config.seed)
         self.per_epoch = math.ceil(batches.per_epoch / config.training.get("accumulate", 1))
         self.options = resolve_training(config, self.per_epoch)
-        self.valid_ids = self._ids(self.splits.valid.pairs)
+        longest = self.model.max_positions or math.inf
+        valid = [
+            (pair.tgt, ids)
+            for pair, ids in zip(
+                self.splits.valid.pairs, self._ids(self.splits.valid.pairs), strict=True
+            )
+            if max(len(ids.src), len(ids.tgt)) <= longest
+        ]
+        if not valid:
+            raise NmtError(f"every validation pair has more than max_positions={longest} tokens")
+        self.valid_references = [reference for reference, _ in valid]
+        self.valid_ids = [ids for _, ids in valid]
         self.bleu = self._bleu()
         self.trainer = Trainer(
             self.model, batches, self._validate, self.options, self.precision, self.vocab.tgt
@@ -371,7 +384,7 @@ class _Session:
             self.precision,
         )
         written = [self.tgt_tokenizer.decode(list(best[0].tokens)) for best in found]
-        references = [pair.tgt for pair in self.splits.valid.pairs[: len(written)]]
+        references = self.valid_references[: len(written)]
         bleu = self.bleu.score(self.bleu.statistics(written, references).sum(axis=0))
         return Score(bleu, loss / tokens)
 

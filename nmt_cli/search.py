@@ -173,7 +173,7 @@ def search(
         for each sentence its hypotheses, best first, at most ``n_best`` of them.
     """
     K = options.beam
-    limits = _limits(src_mask, options.max_length)
+    limits = _limits(src_mask, options.max_length, model.max_positions)
     sampled = expand is not best_continuations
     sentences = [_Sentence(options, limit, sampled) for limit in limits]
     active = list(range(len(sentences)))
@@ -213,10 +213,11 @@ def search(
     return [sentence.best() for sentence in sentences]
 
 
-def _limits(src_mask: Tensor, max_length: int | None) -> list[int]:
+def _limits(src_mask: Tensor, max_length: int | None, positions: int | None) -> list[int]:
     """Bound each sentence by its own length, so that its neighbours do not matter."""
     own = [2 * int(length) + 20 for length in lengths_of(src_mask).tolist()]
-    return own if max_length is None else [max_length] * len(own)
+    limits = own if max_length is None else [max_length] * len(own)
+    return limits if positions is None else [min(limit, positions) for limit in limits]
 
 
 def _allowed(logits: Tensor, limits: list[int], length: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -116,7 +117,8 @@ class Translator:
         """Translate lines; blank ones stay blank and never meet the model."""
         full = [i for i, line in enumerate(lines) if not is_blank(line)]
         ids = self.src_tokenizer.encode_all(lines[i] for i in full)
-        sources = [[*tokens[:MAX_SOURCE_TOKENS], EOS] for tokens in ids]
+        most = min(MAX_SOURCE_TOKENS, (self.model.max_positions or math.inf) - 1)
+        sources = [[*tokens[: int(most)], EOS] for tokens in ids]
         found = search_all(self.model, sources, options, size, self.precision, expand, on_done)
         results = [Translation((), [Output("", 0.0, ())], None) for _ in lines]
         for i, tokens, source, hypotheses in zip(full, ids, sources, found, strict=True):
@@ -124,7 +126,7 @@ class Translator:
                 Output(self.tgt_tokenizer.decode(list(h.tokens)), h.score, h.tokens)
                 for h in hypotheses
             ]
-            cut_from = len(tokens) if len(tokens) > MAX_SOURCE_TOKENS else None
+            cut_from = len(tokens) if len(tokens) > most else None
             results[i] = Translation(tuple(source[:-1]), outputs, cut_from)
         return results
 

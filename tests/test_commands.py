@@ -362,6 +362,19 @@ def test_init_starts_from_the_weights_of_another_run(tmp_path, trained):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "model", [("convs2s",), ("transformer", "-O", "positions=learned")], ids=lambda m: m[0]
+)
+def test_learnt_positions_bound_what_is_trained_on_read_and_written(tmp_path, model):
+    write_pairs(tmp_path)
+    text(train_pairs(tmp_path, "R", "-a", *model, "-O", "max_positions=20", "--steps", 2))
+    lines = "The ferry.\n" + "ferry " * 100 + "\n"
+    result = nmt("translate", "-m", "R", "--max-length", 90, cwd=tmp_path, stdin=lines)
+    assert text(result).count("\n") == 2
+    assert "line 2: cut from" in result.stderr.decode()
+
+
+@pytest.mark.slow
 def test_separate_vocabularies_and_unigram(tmp_path):
     write_pairs(tmp_path)
     extra = ("--separate-vocab", "--tokenizer", "unigram", "-a", "transformer", "--steps", 3)

@@ -40,6 +40,9 @@ class Seq2Seq(nn.Module, ABC):
     ``state`` have B*K rows over B rows of memory, row b*K+k belonging to sentence b.
     """
 
+    max_positions: int | None = None
+    """Tokens, ends included, that a sentence may have on either side; None: any number."""
+
     @abstractmethod
     def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
         """Read the source: ``src`` (B, S) int64, ``src_mask`` (B, S) bool, True = a real token."""

@@ -27,7 +27,7 @@ from nmt_cli.models.base import (
     register,
 )
 from nmt_cli.models.dropout import Dropout
-from nmt_cli.models.options import MOST_LAYERS, require
+from nmt_cli.models.options import MOST_LAYERS, WIDEST, require
 from nmt_cli.models.positions import LearnedPositions
 from nmt_cli.models.stack import MOST_POSITIONS, extend
 
@@ -48,7 +48,7 @@ class ConvOptions:
     dropout: Annotated[float, "dropout on embeddings, before convolutions and projection"] = 0.2
 
     def __post_init__(self) -> None:
-        require(self.d_model >= 1, f"d_model={self.d_model}: must be at least 1")
+        require(1 <= self.d_model <= WIDEST, f"d_model={self.d_model}: must be 1 to {WIDEST}")
         require(
             1 <= self.kernel <= 99 and self.kernel % 2 == 1,
             f"kernel={self.kernel}: must be odd, 1 to 99",
@@ -134,6 +134,7 @@ class ConvS2S(Seq2Seq):
     def __init__(self, options: ConvOptions, vocab: Vocabulary) -> None:
         super().__init__()
         D, self.kernel = options.d_model, options.kernel
+        self.max_positions = options.max_positions
         words = nn.Embedding(vocab.tgt, D)
         shared = options.tied and vocab.shared
         src_words = words if shared else nn.Embedding(vocab.src, D)

@@ -20,6 +20,8 @@ class Ensemble(Seq2Seq):
         super().__init__()
         self.members = nn.ModuleList(members)
         self.widths = [_hidden_width(member) for member in members]
+        limits = [member.max_positions for member in members if member.max_positions]
+        self.max_positions = min(limits, default=None)
 
     def _models(self) -> list[Seq2Seq]:
         return [cast(Seq2Seq, member) for member in self.members]

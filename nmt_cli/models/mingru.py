@@ -25,6 +25,7 @@ from nmt_cli.models.base import (
     full_precision,
     register,
 )
+from nmt_cli.models.options import WIDEST, require
 from nmt_cli.models.scan import scan
 from nmt_cli.models.stack import (
     BASE,
@@ -44,6 +45,10 @@ class MinOptions(StackOptions):
     """Options of ``mingru`` and ``minlstm``."""
 
     d_state: Annotated[int, "width of the recurrent state"] = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(1 <= self.d_state <= WIDEST, f"d_state={self.d_state}: must be 1 to {WIDEST}")
 
 
 class MinRnn(Mixer):

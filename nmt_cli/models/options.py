@@ -25,7 +25,8 @@ from nmt_cli.errors import NmtError
 OptionsT = TypeVar("OptionsT")
 
 MOST_LAYERS = 256
-"""A bound on stacked layers, so that an absurd config is refused before it is built."""
+WIDEST = 1 << 16
+"""Bounds on stacked layers and on widths: an absurd config is refused before it is built."""
 _TRUE = {"true", "yes", "on", "1"}
 _FALSE = {"false", "no", "off", "0"}
 

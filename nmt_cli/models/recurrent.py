@@ -38,7 +38,7 @@ from nmt_cli.models.base import (
 )
 from nmt_cli.models.cells import GRU, LSTM, RNN, Cell, State, open_forget_gates
 from nmt_cli.models.dropout import Dropout
-from nmt_cli.models.options import MOST_LAYERS, require
+from nmt_cli.models.options import MOST_LAYERS, WIDEST, require
 
 Steps = tuple[Tensor, Tensor, Tensor, tuple[State, Tree]]
 """Top outputs (B, T, D), contexts (B, T, D), attention (B, H, T, S), and the state after them.
@@ -65,7 +65,9 @@ class RecurrentOptions:
         require(
             1 <= self.layers <= MOST_LAYERS, f"layers={self.layers}: must be 1 to {MOST_LAYERS}"
         )
-        require(min(self.d_model, self.d_embed) >= 1, "d_model and d_embed must be at least 1")
+        for name in ("d_model", "d_embed"):
+            width = getattr(self, name)
+            require(1 <= width <= WIDEST, f"{name}={width}: must be 1 to {WIDEST}")
         require(0 <= self.dropout < 1, f"dropout={self.dropout}: must be in [0, 1)")
         require(
             not self.bidirectional or self.d_model % 2 == 0,
@@ -108,7 +110,7 @@ class AttentionOptions(RecurrentOptions):
             self.attention != "multi-head" or (self.heads >= 1 and self.d_model % self.heads == 0),
             f"heads={self.heads}: must divide d_model={self.d_model}",
         )
-        require(self.reach >= 1, f"reach={self.reach}: must be at least 1")
+        require(1 <= self.reach <= WIDEST, f"reach={self.reach}: must be 1 to {WIDEST}")
         require(
             not self.coverage
             or self.attention == "bahdanau"

@@ -50,7 +50,7 @@ class RwkvOptions(StackOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.d_ffn >= 1, f"d_ffn={self.d_ffn}: must be at least 1")
+        require(self.d_ffn >= 1, "d_ffn=0: channel mixing cannot be left out")
 
 
 class TokenShift(nn.Module):

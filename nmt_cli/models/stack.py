@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from nmt_cli.models.attention import scaled_dot_weights
 from nmt_cli.models.base import Decoded, Recipe, Seq2Seq, Tree, Vocabulary, flip_index, take
 from nmt_cli.models.dropout import Dropout
-from nmt_cli.models.options import MOST_LAYERS, require
+from nmt_cli.models.options import MOST_LAYERS, WIDEST, require
 from nmt_cli.models.positions import LearnedPositions, sinusoid
 
 KeysValues = tuple[Tensor, Tensor]
@@ -43,7 +43,10 @@ class SkeletonOptions:
     dropout: Annotated[float, "dropout on embeddings, in sublayers and on their results"] = 0.2
 
     def __post_init__(self) -> None:
-        require(self.d_model % 2 == 0, f"d_model={self.d_model}: must be even")
+        require(
+            2 <= self.d_model <= WIDEST and self.d_model % 2 == 0,
+            f"d_model={self.d_model}: must be even, 2 to {WIDEST}",
+        )
         require(
             self.heads >= 1 and self.d_model % self.heads == 0,
             f"heads={self.heads}: must divide d_model={self.d_model}",
@@ -63,7 +66,7 @@ class LayerOptions(SkeletonOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.d_ffn >= 0, f"d_ffn={self.d_ffn}: must not be negative")
+        require(0 <= self.d_ffn <= WIDEST, f"d_ffn={self.d_ffn}: must be 0 to {WIDEST}")
 
 
 @dataclass(frozen=True)
@@ -351,6 +354,7 @@ class Stack(Seq2Seq):
         D = options.d_model
         self.d_model, self.sinusoidal = D, design.positions == "sinusoidal"
         learned, limit = design.positions == "learned", design.max_positions
+        self.max_positions = limit if learned else None
         self.src_positions = LearnedPositions(limit, D) if learned else None
         self.tgt_positions = LearnedPositions(limit, D) if learned else None
         self.tgt_embedding = nn.Embedding(vocab.tgt, D)

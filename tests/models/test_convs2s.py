@@ -8,6 +8,9 @@ import torch
 from nmt_cli.errors import NmtError
 from nmt_cli.models import Vocabulary
 from nmt_cli.models.convs2s import ConvOptions, ConvS2S
+from nmt_cli.models.ensemble import Ensemble
+from nmt_cli.search import SearchOptions, search
+from nmt_cli.tokenizer import EOS
 
 V, D, K = 13, 6, 3
 HALF = math.sqrt(0.5)
@@ -62,6 +65,17 @@ def test_convs2s_equals_a_loop_over_the_paper():
         x = new
     hidden = torch.stack([model.out_of_decoder(h) for h in x])
     torch.testing.assert_close(decoded.hidden[0], hidden, rtol=0, atol=1e-10)
+
+
+def test_the_search_never_writes_past_the_last_position():
+    model = build(max_positions=6)
+    with torch.no_grad():
+        model.projection.bias[EOS] = -1e4  # it would go on for ever
+    src = torch.randint(4, V, (1, 5))
+    mask = torch.ones_like(src, dtype=torch.bool)
+    for searched in (model, Ensemble([model, build(max_positions=9)]).double().eval()):
+        best = search(searched, src, mask, SearchOptions(beam=2, max_length=50))
+        assert len(best[0][0].tokens) == 5  # and the end
 
 
 def test_past_the_last_position_there_is_a_clear_error():
