@@ -21,7 +21,7 @@ def _data() -> None:
 def make(
     name: Annotated[str, typer.Argument(help="Which: toy.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder.  [default: data/NAME]")
+        Path | None, typer.Option("--out", "-o", help="Folder.  (default: data/NAME)")
     ] = None,
     train: Annotated[int, typer.Option(min=1, help="Training pairs.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the grammar.")] = 1,

@@ -56,7 +56,7 @@ def evaluate(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option("--data", "-d", help="Test corpus.  [default: the test split of the runs]"),
+        typer.Option("--data", "-d", help="Test corpus.  (default: the test split of the runs)"),
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Split of the corpus, such as test or valid.")
@@ -71,18 +71,18 @@ def evaluate(
     tgt_lang: TgtLang = None,
     columns: Columns = None,
     buckets: Annotated[
-        str | None, typer.Option(help="Upper edges of the buckets.  [default: 10,20,30,40,50]")
+        str | None, typer.Option(help="Upper edges of the buckets.  (default: 10,20,30,40,50)")
     ] = None,
     quantiles: Annotated[
         int | None,
         typer.Option(min=2, max=1000, help="So many buckets of about equal size instead."),
     ] = None,
     unit: Annotated[
-        LengthUnit | None, typer.Option(help="Unit of source length.  [default: by language]")
+        LengthUnit | None, typer.Option(help="Unit of source length.  (default: by language)")
     ] = None,
     metrics: Annotated[str, typer.Option(help="Out of bleu, chrf, ter, exact.")] = "bleu,chrf",
     bleu_tokenize: Annotated[
-        str | None, typer.Option(help="sacrebleu tokenizer.  [default: by language]")
+        str | None, typer.Option(help="sacrebleu tokenizer.  (default: by language)")
     ] = None,
     ci: Annotated[bool, typer.Option("--ci", help="Show 95 % bootstrap intervals.")] = False,
     worst: Annotated[

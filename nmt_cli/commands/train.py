@@ -91,7 +91,7 @@ def train(
     test: Annotated[str | None, typer.Option(help="Test pairs, in any form of --data.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Run folder.  [default: checkpoints/ARCH]"),
+        typer.Option("--out", "-o", help="Run folder.  (default: checkpoints/ARCH)"),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -106,7 +106,7 @@ def train(
     epochs: Annotated[
         float | None,
         typer.Option(
-            min=0, callback=finite, help="Stop after so many passes.  [default: 30; on toy 5 to 12]"
+            min=0, callback=finite, help="Stop after so many passes.  (default: 30; on toy fewer)"
         ),
     ] = None,
     steps: Annotated[
@@ -129,13 +129,13 @@ def train(
     validate_every: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MANY, help="Steps between validations.  [default: an epoch, 100 to 500]"
+            min=1, max=MANY, help="Steps between validations.  (default: an epoch, 100 to 500)"
         ),
     ] = None,
     save_every: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MANY, help="Steps between resumable states.  [default: as validations]"
+            min=1, max=MANY, help="Steps between resumable states.  (default: as validations)"
         ),
     ] = None,
     lr: Annotated[
@@ -153,7 +153,7 @@ def train(
             min=0,
             max=0.99,
             callback=finite,
-            help="Same as -O dropout=X.  [default: by architecture; 0 on toy]",
+            help="Same as -O dropout=X.  (default: by architecture; 0 on toy)",
         ),
     ] = None,
     label_smoothing: Annotated[
@@ -162,7 +162,7 @@ def train(
             min=0,
             max=0.99,
             callback=finite,
-            help="Mass spread over all words.  [default: 0.1; 0 on toy]",
+            help="Mass spread over all words.  (default: 0.1; 0 on toy)",
         ),
     ] = None,
     clip_norm: Annotated[
@@ -187,7 +187,7 @@ def train(
     vocab_size: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MANY, help="Entries.  [default: the distinct words, 1,000 to 6,000]"
+            min=1, max=MANY, help="Entries.  (default: the distinct words, 1,000 to 6,000)"
         ),
     ] = None,
     separate_vocab: Annotated[

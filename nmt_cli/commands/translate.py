@@ -47,7 +47,7 @@ def translate(
             "--model",
             "-m",
             metavar="RUN",
-            help="Run folder, several make an ensemble.  [default: the newest in checkpoints/]",
+            help="Run folder, several make an ensemble.  (default: the newest in checkpoints/)",
         ),
     ] = None,
     beam: Beam = 5,
@@ -82,7 +82,7 @@ def translate(
     max_length: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MOST_TOKENS, help="Most tokens of a translation.  [default: 2 x source + 20]"
+            min=1, max=MOST_TOKENS, help="Most tokens of a translation.  (default: 2 x source + 20)"
         ),
     ] = None,
     batch_tokens: Annotated[
@@ -90,7 +90,7 @@ def translate(
         typer.Option(
             min=1,
             max=MANY,
-            help="Source tokens translated at once, padding included.  [default: 2048]",
+            help="Source tokens translated at once, padding included.  (default: 2048)",
         ),
     ] = None,
     batch_sentences: Annotated[
@@ -101,10 +101,10 @@ def translate(
         typer.Option(help="Draw attention: a .png, .svg, .pdf or .json file, numbered by line."),
     ] = None,
     layer: Annotated[
-        int | None, typer.Option(min=1, max=MANY, help="Attending layer.  [default: mean of all]")
+        int | None, typer.Option(min=1, max=MANY, help="Attending layer.  (default: mean of all)")
     ] = None,
     head: Annotated[
-        int | None, typer.Option(min=1, max=MANY, help="Attention head.  [default: mean of all]")
+        int | None, typer.Option(min=1, max=MANY, help="Attention head.  (default: mean of all)")
     ] = None,
     align: Annotated[
         bool, typer.Option("--align", help="Append word alignments i-j after a tab.")

@@ -103,7 +103,7 @@ class AttentionOptions(RecurrentOptions):
         super().__post_init__()
         require(
             not (self.input_feeding and self.attention == "bahdanau"),
-            "input_feeding=true needs a Luong kind, such as attention=luong-general; Bahdanau's "
+            "input_feeding=true needs attention after the recurrence, such as attention=luong-general; Bahdanau's "
             "context enters the recurrence already",
         )
         require(
