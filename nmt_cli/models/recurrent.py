@@ -103,8 +103,8 @@ class AttentionOptions(RecurrentOptions):
         super().__post_init__()
         require(
             not (self.input_feeding and self.attention == "bahdanau"),
-            "input_feeding=true needs attention after the recurrence, such as attention=luong-general; Bahdanau's "
-            "context enters the recurrence already",
+            "input_feeding=true needs attention after the recurrence, such as "
+            "attention=luong-general; Bahdanau's context enters the recurrence already",
         )
         require(
             self.attention != "multi-head" or (self.heads >= 1 and self.d_model % self.heads == 0),
