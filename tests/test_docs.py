@@ -16,7 +16,7 @@ def mean(monkeypatch):
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
     (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
     exec(compile(code, str(DOCS), "exec"), {"__name__": "nmt_cli.models.mean"})
-    assert code.count("\n") < 60
+    assert code.count("\n") < 45
     return base.architecture("mean")
 
 

@@ -118,6 +118,10 @@ class Traits(NamedTuple):
     """What decoding keeps from one word to the next, beside the source."""
 
 
+ONE_STATE = "one state a layer"
+"""What decoding with a recurrence keeps."""
+
+
 @dataclass(frozen=True)
 class Architecture:
     """One entry of the registry."""

@@ -14,24 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.models.base import (
-    Architecture,
-    Seq2Seq,
+    ONE_STATE,
     Traits,
     Tree,
-    Vocabulary,
     full_precision,
-    register,
 )
 from nmt_cli.models.stack import (
-    BASE,
-    BASE_TRAINING,
-    ONE_STATE,
-    STACK_RECIPE,
-    TINY,
     Mixer,
-    Stack,
     StackOptions,
-    alike,
+    register_mixer,
 )
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
@@ -66,22 +57,12 @@ class IndRnn(Mixer):
         return torch.stack(states, 1), h
 
 
-def build(options: IndRnnOptions, vocab: Vocabulary) -> Seq2Seq:
-    """Put IndRNN into the skeleton."""
-    return Stack(options, vocab, alike(options, lambda: IndRnn(options)))
-
-
-register(
-    Architecture(
-        name="indrnn",
-        summary="recurrence in which each unit sees its own past alone",
-        paper="Li et al. 2018, Independently Recurrent Neural Network (IndRNN)",
-        traits=Traits(2018, parallel=False, path="n", keeps=ONE_STATE),
-        options=IndRnnOptions,
-        build=build,
-        recipe=STACK_RECIPE,
-        sizes={"tiny": TINY, "small": {}, "base": BASE},
-        size_training=BASE_TRAINING,
-        variants=({}, {"activation": "tanh", "cross_attention": False}),
-    )
+register_mixer(
+    "indrnn",
+    IndRnn,
+    IndRnnOptions,
+    summary="recurrence in which each unit sees its own past alone",
+    paper="Li et al. 2018, Independently Recurrent Neural Network (IndRNN)",
+    traits=Traits(2018, parallel=False, path="n", keeps=ONE_STATE),
+    variants=({}, {"activation": "tanh", "cross_attention": False}),
 )

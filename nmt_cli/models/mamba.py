@@ -16,27 +16,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt_cli.models.base import (
-    Architecture,
-    Seq2Seq,
+    ONE_STATE,
     Traits,
     Tree,
-    Vocabulary,
     full_precision,
-    register,
 )
 from nmt_cli.models.options import require
 from nmt_cli.models.scan import scan
 from nmt_cli.models.stack import (
-    BASE,
-    BASE_TRAINING,
-    ONE_STATE,
-    STACK_RECIPE,
-    TINY,
     Mixer,
-    Stack,
     StackOptions,
-    alike,
     extend,
+    register_mixer,
 )
 
 _SHORTEST_STEP, _LONGEST_STEP = 1e-3, 1e-1
@@ -114,26 +105,17 @@ class Mamba(Mixer):
         return self.out(y * F.silu(z)), (past, states[:, -1])
 
 
-def build(options: MambaOptions, vocab: Vocabulary) -> Seq2Seq:
-    """Put Mamba into the skeleton."""
-    return Stack(options, vocab, alike(options, lambda: Mamba(options)))
-
-
-register(
-    Architecture(
-        name="mamba",
-        summary="selective state space, trained in parallel by a scan",
-        paper="Gu & Dao 2023, Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
-        traits=Traits(2023, parallel=True, path="n", keeps=ONE_STATE),
-        options=MambaOptions,
-        build=build,
-        recipe=STACK_RECIPE,
-        sizes={"tiny": TINY, "small": {}, "base": {**BASE, "d_state": 16}},
-        size_training=BASE_TRAINING,
-        variants=(
-            {},
-            {"d_state": 1, "d_conv": 1, "expand": 1},
-            {"cross_attention": False, "d_ffn": 0},
-        ),
-    )
+register_mixer(
+    "mamba",
+    Mamba,
+    MambaOptions,
+    summary="selective state space, trained in parallel by a scan",
+    paper="Gu & Dao 2023, Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
+    traits=Traits(2023, parallel=True, path="n", keeps=ONE_STATE),
+    variants=(
+        {},
+        {"d_state": 1, "d_conv": 1, "expand": 1},
+        {"cross_attention": False, "d_ffn": 0},
+    ),
+    base={"d_state": 16},
 )

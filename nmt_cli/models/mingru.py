@@ -10,6 +10,7 @@ forced to be positive).
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -17,26 +18,17 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.models.base import (
-    Architecture,
-    Seq2Seq,
+    ONE_STATE,
     Traits,
     Tree,
-    Vocabulary,
     full_precision,
-    register,
 )
 from nmt_cli.models.options import WIDEST, require
 from nmt_cli.models.scan import scan
 from nmt_cli.models.stack import (
-    BASE,
-    BASE_TRAINING,
-    ONE_STATE,
-    STACK_RECIPE,
-    TINY,
     Mixer,
-    Stack,
     StackOptions,
-    alike,
+    register_mixer,
 )
 
 
@@ -73,9 +65,9 @@ class MinRnn(Mixer):
         h = scan(keep, renew * candidate, cast(Tensor, state))
         return self.out(h), h[:, -1]
 
+    @abstractmethod
     def weigh(self, *gates: Tensor) -> tuple[Tensor, Tensor]:
         """Give the shares of the state before and of the candidate in the new state."""
-        raise NotImplementedError
 
 
 class MinGru(MinRnn):
@@ -100,31 +92,18 @@ class MinLstm(MinRnn):
         return f / (f + i), i / (f + i)
 
 
-def build_mingru(options: MinOptions, vocab: Vocabulary) -> Seq2Seq:
-    """Put minGRU into the skeleton."""
-    return Stack(options, vocab, alike(options, lambda: MinGru(options)))
-
-
-def build_minlstm(options: MinOptions, vocab: Vocabulary) -> Seq2Seq:
-    """Put minLSTM into the skeleton."""
-    return Stack(options, vocab, alike(options, lambda: MinLstm(options)))
-
-
-for _name, _build, _gates in (
-    ("mingru", build_mingru, "one gate"),
-    ("minlstm", build_minlstm, "two gates that add up to one"),
+for _name, _mixer, _gates in (
+    ("mingru", MinGru, "one gate"),
+    ("minlstm", MinLstm, "two gates that add up to one"),
 ):
-    register(
-        Architecture(
-            name=_name,
-            summary=f"recurrence with {_gates} of the input alone, trained in parallel",
-            paper="Feng et al. 2024, Were RNNs All We Needed?",
-            traits=Traits(2024, parallel=True, path="n", keeps=ONE_STATE),
-            options=MinOptions,
-            build=_build,
-            recipe=STACK_RECIPE,
-            sizes={"tiny": {**TINY, "d_state": 64}, "small": {}, "base": {**BASE, "d_state": 512}},
-            size_training=BASE_TRAINING,
-            variants=({}, {"cross_attention": False}, {"norm": "post", "positions": "sinusoidal"}),
-        )
+    register_mixer(
+        _name,
+        _mixer,
+        MinOptions,
+        summary=f"recurrence with {_gates} of the input alone, trained in parallel",
+        paper="Feng et al. 2024, Were RNNs All We Needed?",
+        traits=Traits(2024, parallel=True, path="n", keeps=ONE_STATE),
+        variants=({}, {"cross_attention": False}, {"norm": "post", "positions": "sinusoidal"}),
+        tiny={"d_state": 64},
+        base={"d_state": 512},
     )

@@ -13,27 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.models.base import (
-    Architecture,
-    Seq2Seq,
+    ONE_STATE,
     Traits,
     Tree,
-    Vocabulary,
     full_precision,
-    register,
 )
 from nmt_cli.models.options import require
 from nmt_cli.models.scan import scan
 from nmt_cli.models.stack import (
-    BASE,
-    BASE_TRAINING,
-    ONE_STATE,
-    STACK_RECIPE,
-    TINY,
     Mixer,
-    Stack,
     StackOptions,
-    alike,
     extend,
+    register_mixer,
 )
 
 
@@ -84,26 +75,16 @@ class Qrnn(Mixer):
         return h, (past, cells[:, -1])
 
 
-def build(options: QrnnOptions, vocab: Vocabulary) -> Seq2Seq:
-    """Put QRNN into the skeleton."""
-    return Stack(options, vocab, alike(options, lambda: Qrnn(options)))
-
-
-register(
-    Architecture(
-        name="qrnn",
-        summary="gates by convolution, state by pooling, trained in parallel",
-        paper="Bradbury et al. 2017, Quasi-Recurrent Neural Networks",
-        traits=Traits(2017, parallel=True, path="n", keeps=ONE_STATE),
-        options=QrnnOptions,
-        build=build,
-        recipe=STACK_RECIPE,
-        sizes={"tiny": TINY, "small": {}, "base": BASE},
-        size_training=BASE_TRAINING,
-        variants=(
-            {},
-            {"pooling": "f", "window": 1},
-            {"pooling": "ifo", "window": 3, "cross_attention": False},
-        ),
-    )
+register_mixer(
+    "qrnn",
+    Qrnn,
+    QrnnOptions,
+    summary="gates by convolution, state by pooling, trained in parallel",
+    paper="Bradbury et al. 2017, Quasi-Recurrent Neural Networks",
+    traits=Traits(2017, parallel=True, path="n", keeps=ONE_STATE),
+    variants=(
+        {},
+        {"pooling": "f", "window": 1},
+        {"pooling": "ifo", "window": 3, "cross_attention": False},
+    ),
 )

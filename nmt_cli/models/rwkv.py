@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.models.base import (
+    ONE_STATE,
     Architecture,
     Seq2Seq,
     Traits,
@@ -28,7 +29,6 @@ from nmt_cli.models.scan import scan
 from nmt_cli.models.stack import (
     BASE,
     BASE_TRAINING,
-    ONE_STATE,
     STACK_RECIPE,
     TINY,
     BothWays,

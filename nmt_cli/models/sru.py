@@ -14,25 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.models.base import (
-    Architecture,
-    Seq2Seq,
+    ONE_STATE,
     Traits,
     Tree,
-    Vocabulary,
     full_precision,
-    register,
 )
 from nmt_cli.models.scan import scan
 from nmt_cli.models.stack import (
-    BASE,
-    BASE_TRAINING,
-    ONE_STATE,
-    STACK_RECIPE,
-    TINY,
     Mixer,
-    Stack,
     StackOptions,
-    alike,
+    register_mixer,
 )
 
 
@@ -89,22 +80,12 @@ class Sru(Mixer):
         return torch.stack(after, 1), r + v_r * torch.stack(before, 1)
 
 
-def build(options: SruOptions, vocab: Vocabulary) -> Seq2Seq:
-    """Put SRU into the skeleton."""
-    return Stack(options, vocab, alike(options, lambda: Sru(options)))
-
-
-register(
-    Architecture(
-        name="sru",
-        summary="light recurrence with a highway connection, trained in parallel",
-        paper="Lei et al. 2018, Simple Recurrent Units for Highly Parallelizable Recurrence",
-        traits=Traits(2018, parallel=True, path="n", keeps=ONE_STATE),
-        options=SruOptions,
-        build=build,
-        recipe=STACK_RECIPE,
-        sizes={"tiny": TINY, "small": {}, "base": BASE},
-        size_training=BASE_TRAINING,
-        variants=({}, {"v": True}, {"v": True, "cross_attention": False}),
-    )
+register_mixer(
+    "sru",
+    Sru,
+    SruOptions,
+    summary="light recurrence with a highway connection, trained in parallel",
+    paper="Lei et al. 2018, Simple Recurrent Units for Highly Parallelizable Recurrence",
+    traits=Traits(2018, parallel=True, path="n", keeps=ONE_STATE),
+    variants=({}, {"v": True}, {"v": True, "cross_attention": False}),
 )

@@ -9,16 +9,28 @@ mixer knows nothing of source or target, so any goes into any layer.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, cast
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt_cli.models.attention import scaled_dot_weights
-from nmt_cli.models.base import Decoded, Recipe, Seq2Seq, Tree, Vocabulary, flip_index, take
+from nmt_cli.models.base import (
+    Architecture,
+    Decoded,
+    Recipe,
+    Seq2Seq,
+    Traits,
+    Tree,
+    Vocabulary,
+    flip_index,
+    register,
+    take,
+)
 from nmt_cli.models.dropout import Dropout
 from nmt_cli.models.options import MOST_LAYERS, WIDEST, require
 from nmt_cli.models.positions import LearnedPositions, sinusoid
@@ -87,8 +99,6 @@ STACK_RECIPE = Recipe(lr=5e-3, warmup=1000, batch_tokens=2048, generated_epochs=
 """How a stack of the small size is trained."""
 TINY = {"d_model": 64, "d_ffn": 256}
 BASE = {"d_model": 512, "heads": 8, "d_ffn": 2048, "encoder_layers": 6, "decoder_layers": 6}
-ONE_STATE = "one state a layer"
-"""What decoding with a recurrence keeps."""
 BASE_TRAINING = {"base": {"lr": 1e-3, "warmup": 4000}}
 
 
@@ -275,6 +285,51 @@ def alike(options: StackOptions, make: Callable[[], Mixer]) -> Design:
         [DecoderParts(make(), feed_forward(options)) for _ in range(options.decoder_layers)],
         options.positions,
         options.cross_attention,
+    )
+
+
+def register_mixer(
+    name: str,
+    mixer: Callable[[Any], Mixer],
+    options: type[StackOptions],
+    *,
+    summary: str,
+    paper: str,
+    traits: Traits,
+    variants: tuple[Mapping[str, Any], ...],
+    tiny: Mapping[str, Any] = MappingProxyType({}),
+    base: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Register a stack of equal layers around one kind of mixer.
+
+    Args:
+        name: of the architecture.
+        mixer: makes one from the options.
+        options: their class.
+        summary: one line for the list.
+        paper: where it is from.
+        traits: what it costs.
+        variants: option settings at which the laws are tested.
+        tiny: what ``--size tiny`` sets beside the widths of every stack.
+        base: what ``--size base`` sets beside the widths of every stack.
+    """
+
+    def build(options: StackOptions, vocab: Vocabulary) -> Seq2Seq:
+        return Stack(options, vocab, alike(options, lambda: mixer(options)))
+
+    register(
+        Architecture(
+            name=name,
+            summary=summary,
+            paper=paper,
+            traits=traits,
+            options=options,
+            build=build,
+            recipe=STACK_RECIPE,
+            sizes={"tiny": {**TINY, **tiny}, "small": {}, "base": {**BASE, **base}},
+            size_training=BASE_TRAINING,
+            variants=variants,
+        )
     )
 
 
