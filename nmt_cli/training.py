@@ -338,13 +338,12 @@ class Trainer:
         self.model.eval()
         score = self._validate(self.model)
         self.model.train()
-        kept = _copy_of(self.model)
-        _put(current, self.model)
         best = math.isfinite(score.loss) and score.beats(progress.best)
         progress.stale = 0 if best else progress.stale + 1
         if best:
             progress.best = score
-            self.best_weights = kept
+            self.best_weights = _copy_of(self.model)
+        _put(current, self.model)
         seconds = time.perf_counter() - began
         return Validated(progress.step, progress.position.epoch, score, best, seconds)
 
