@@ -119,6 +119,13 @@ def _convert(option: Option, value: Any) -> Any:
         raise NmtError(f"{option.name}={text}: must be {kind}") from None
 
 
+def only_with(options: Any, name: str, condition: bool, what: str) -> None:
+    """Raise ``NmtError`` if an option was changed that has no effect without something else."""
+    default = {field.name: field.default for field in dataclasses.fields(options)}[name]
+    value = getattr(options, name)
+    require(condition or value == default, f"{name}={value}: has no effect without {what}")
+
+
 def require(condition: bool, message: str) -> None:
     """Raise ``NmtError(message)`` unless the condition holds."""
     if not condition:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from nmt_cli.models.additive_loop import attend_and_recur
 from nmt_cli.models.attention import AdditiveScore, Attention, AttentionName, make_attention
 from nmt_cli.models.base import (
+    ONE_STATE,
     Architecture,
     Decoded,
     Recipe,
@@ -38,7 +39,7 @@ from nmt_cli.models.base import (
 )
 from nmt_cli.models.cells import GRU, LSTM, RNN, Cell, State, open_forget_gates
 from nmt_cli.models.dropout import Dropout
-from nmt_cli.models.options import MOST_LAYERS, WIDEST, require
+from nmt_cli.models.options import MOST_LAYERS, WIDEST, only_with, require
 
 Steps = tuple[Tensor, Tensor, Tensor, tuple[State, Tree]]
 """Top outputs (B, T, D), contexts (B, T, D), attention (B, H, T, S), and the state after them.
@@ -69,6 +70,8 @@ class RecurrentOptions:
             width = getattr(self, name)
             require(1 <= width <= WIDEST, f"{name}={width}: must be 1 to {WIDEST}")
         require(0 <= self.dropout < 1, f"dropout={self.dropout}: must be in [0, 1)")
+        for name in ("residual", "layer_norm"):
+            only_with(self, name, self.layers > 1, "layers=2 or more")
         require(
             not self.bidirectional or self.d_model % 2 == 0,
             f"d_model={self.d_model}: must be even for a bidirectional encoder",
@@ -110,6 +113,9 @@ class AttentionOptions(RecurrentOptions):
             self.attention != "multi-head" or (self.heads >= 1 and self.d_model % self.heads == 0),
             f"heads={self.heads}: must divide d_model={self.d_model}",
         )
+        only_with(self, "heads", self.attention == "multi-head", "attention=multi-head")
+        local = self.attention in {"local-m", "local-p"}
+        only_with(self, "reach", local, "attention=local-m or local-p")
         require(1 <= self.reach <= WIDEST, f"reach={self.reach}: must be 1 to {WIDEST}")
         require(
             not self.coverage
@@ -542,7 +548,7 @@ def _register(
     name: str, kind: str, cell: Cell, first: str, year: int, rate: float, *, every: bool
 ) -> None:
     """Register a cell's two architectures; ``first`` is the paper that the cell comes from."""
-    traits = Traits(year, parallel=False, path="n", keeps="one state a layer")
+    traits = Traits(year, parallel=False, path="n", keeps=ONE_STATE)
     register(
         Architecture(
             name=name,

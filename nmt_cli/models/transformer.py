@@ -26,7 +26,7 @@ from nmt_cli.models.base import (
     register,
 )
 from nmt_cli.models.dropout import Dropout
-from nmt_cli.models.options import WIDEST, require
+from nmt_cli.models.options import WIDEST, only_with, require
 from nmt_cli.models.positions import RelativePositions, alibi, rotate
 from nmt_cli.models.stack import (
     BASE,
@@ -70,6 +70,9 @@ class TransformerOptions(StackOptions):
         for name, most in (("max_positions", MOST_POSITIONS), ("farthest", 1024)):
             value = getattr(self, name)
             require(1 <= value <= most, f"{name}={value}: must be 1 to {most}")
+        only_with(self, "max_positions", self.positions == "learned", "positions=learned")
+        only_with(self, "farthest", self.positions == "relative", "positions=relative")
+        only_with(self, "ffn", self.d_ffn > 0, "feed-forward layers (d_ffn=0)")
         require(0 <= self.window <= WIDEST, f"window={self.window}: must be 0 to {WIDEST}")
         require(
             self.kv_heads >= 0 and self.heads % (self.kv_heads or 1) == 0,

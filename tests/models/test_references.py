@@ -179,7 +179,8 @@ KINDS = ["luong-dot", "luong-general", "luong-concat", "scaled-dot", "local-m", 
 @pytest.mark.parametrize("input_feeding", [False, True])
 def test_luong_equals_a_loop_over_the_paper(kind, input_feeding):
     """Luong et al. 2015, equations 5 to 10 and section 3.3."""
-    model = build("lstm-attn", attention=kind, input_feeding=input_feeding, reach=1)
+    window = {"reach": 1} if kind.startswith("local") else {}
+    model = build("lstm-attn", attention=kind, input_feeding=input_feeding, **window)
     src, length, T = torch.randint(4, V, (1, 5)), 4, 6
     tgt = torch.randint(4, V, (1, T))
     memory = model.encode(src, mask_of([length], 5))
