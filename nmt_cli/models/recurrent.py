@@ -12,7 +12,6 @@ both may share weights (Press & Wolf 2017).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, cast
@@ -31,51 +30,22 @@ from nmt_cli.models.base import (
     Traits,
     Tree,
     Vocabulary,
-    flip_index,
     full_precision,
-    lengths_of,
     register,
-    take,
 )
-from nmt_cli.models.cells import GRU, LSTM, RNN, Cell, State, open_forget_gates
+from nmt_cli.models.cells import GRU, LSTM, RNN, Cell, State
 from nmt_cli.models.dropout import Dropout
-from nmt_cli.models.options import MOST_LAYERS, WIDEST, only_with, require
+from nmt_cli.models.options import WIDEST, only_with, require
+from nmt_cli.models.recurrent_layers import (
+    CellStack,
+    DecoderStack,
+    Encoder,
+    RecurrentOptions,
+    SelfAttentiveStack,
+)
 
 Steps = tuple[Tensor, Tensor, Tensor, tuple[State, Tree]]
-"""Top outputs (B, T, D), contexts (B, T, D), attention (B, H, T, S), and the state after them.
-
-The state of a decoder's cells has parts (B, layers, D).
-"""
-
-
-@dataclass(frozen=True)
-class RecurrentOptions:
-    """Options of all recurrent architectures."""
-
-    d_model: Annotated[int, "width of the decoder state; the encoder's directions share it"] = 256
-    d_embed: Annotated[int, "width of the embeddings"] = 256
-    layers: Annotated[int, "stacked layers, in the encoder and in the decoder"] = 1
-    residual: Annotated[bool, "add to each layer above the first what it reads"] = False
-    layer_norm: Annotated[bool, "normalise what each layer above the first reads"] = False
-    bidirectional: Annotated[bool, "read the source in both directions"] = True
-    reverse_source: Annotated[bool, "feed the source backwards (Sutskever section 3.3)"] = False
-    tied: Annotated[bool, "share target embedding and projection (and both sides' if one)"] = True
-    dropout: Annotated[float, "dropout on embeddings, between layers and before projection"] = 0.3
-
-    def __post_init__(self) -> None:
-        require(
-            1 <= self.layers <= MOST_LAYERS, f"layers={self.layers}: must be 1 to {MOST_LAYERS}"
-        )
-        for name in ("d_model", "d_embed"):
-            width = getattr(self, name)
-            require(1 <= width <= WIDEST, f"{name}={width}: must be 1 to {WIDEST}")
-        require(0 <= self.dropout < 1, f"dropout={self.dropout}: must be in [0, 1)")
-        for name in ("residual", "layer_norm"):
-            only_with(self, name, self.layers > 1, "layers=2 or more")
-        require(
-            not self.bidirectional or self.d_model % 2 == 0,
-            f"d_model={self.d_model}: must be even for a bidirectional encoder",
-        )
+"""Top outputs (B, T, D), contexts (B, T, D), attention (B, H, T, S), and the state after them."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +71,9 @@ class AttentionOptions(RecurrentOptions):
     input_feeding: Annotated[bool, "feed the attentional vector to the next step (Luong 3.3)"] = (
         False
     )
+    self_attention: Annotated[
+        bool, "step from a mean over all states so far (Cheng 2016), all of which are kept"
+    ] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,149 +97,6 @@ class AttentionOptions(RecurrentOptions):
             "coverage=true needs an additive score taken step by step: attention=bahdanau, or "
             "attention=luong-concat with input_feeding=true",
         )
-
-
-class Between(nn.Module):
-    """What stands between one layer and the next: norm and dropout below, a residual around."""
-
-    def __init__(self, options: RecurrentOptions) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(options.d_model) if options.layer_norm else nn.Identity()
-        self.dropout = Dropout(options.dropout)
-        self.residual = options.residual
-
-    def enter(self, x: Tensor) -> Tensor:
-        """Give what the layer above reads."""
-        return self.dropout(self.norm(x))
-
-    def leave(self, x: Tensor, result: Tensor) -> Tensor:
-        """Give what the layer above hands on."""
-        return x + result if self.residual else result
-
-
-class BetweenLayers(nn.ModuleList):
-    """What stands below every layer but the first."""
-
-    def __init__(self, options: RecurrentOptions) -> None:
-        super().__init__(Between(options) for _ in range(options.layers - 1))
-
-    def __iter__(self) -> Iterator[Between]:
-        return cast(Iterator[Between], super().__iter__())
-
-
-class Encoder(nn.Module):
-    """Stacked recurrent layers that never read padding."""
-
-    def __init__(self, options: RecurrentOptions, cell: Cell) -> None:
-        super().__init__()
-        directions = 2 if options.bidirectional else 1
-        widths = [options.d_embed] + [options.d_model] * (options.layers - 1)
-        d_state = options.d_model // directions
-        self.forwards = nn.ModuleList(cell.layer(width, d_state) for width in widths)
-        self.backwards = nn.ModuleList(
-            cell.layer(width, d_state) for width in widths if options.bidirectional
-        )
-        self.reverse_source = options.reverse_source
-        self.between = BetweenLayers(options)
-
-    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Read embeddings x (B, S, E): outputs (B, S, D), and where they end, (B, D)."""
-        flip = flip_index(mask)
-        if self.reverse_source:
-            x = take(x, flip)
-        last = (lengths_of(mask) - 1)[:, None]  # (B, 1)
-        x, final = self._layer(0, x, flip, last)
-        for layer, between in enumerate(self.between, start=1):
-            outputs, ends = self._layer(layer, between.enter(x), flip, last)
-            x, final = between.leave(x, outputs), between.leave(final, ends)
-        return (take(x, flip) if self.reverse_source else x), final
-
-    def _layer(self, layer: int, x: Tensor, flip: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
-        outputs = [self.forwards[layer](x)[0]]
-        ends = [take(outputs[0], last)]
-        if len(self.backwards) > 0:
-            flipped, _ = self.backwards[layer](take(x, flip))
-            outputs.append(take(flipped, flip))
-            ends.append(take(flipped, last))
-        return torch.cat(outputs, dim=-1), torch.cat(ends, dim=-1).squeeze(1)
-
-
-class DecoderStack(nn.Module):
-    """Stacked recurrent layers run over all given steps in one call each."""
-
-    def __init__(self, options: RecurrentOptions, cell: Cell, d_input: int) -> None:
-        super().__init__()
-        widths = [d_input] + [options.d_model] * (options.layers - 1)
-        self.layers = nn.ModuleList(cell.layer(width, options.d_model) for width in widths)
-        self.between = BetweenLayers(options)
-
-    def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """Run over x (B, T, D_in) from a state: outputs (B, T, D) and the state after them."""
-        x, after = self._layer(0, x, state)
-        states = [after]
-        for layer, between in enumerate(self.between, start=1):
-            outputs, after = self._layer(layer, between.enter(x), state)
-            x = between.leave(x, outputs)
-            states.append(after)
-        return x, tuple(full_precision(torch.stack(part, 1)) for part in zip(*states, strict=True))
-
-    def _layer(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        before = tuple(part[:, layer].unsqueeze(0).contiguous() for part in state)
-        outputs, after = self.layers[layer](x, before if len(before) > 1 else before[0])
-        parts = after if isinstance(after, tuple) else (after,)
-        return outputs, tuple(part.squeeze(0) for part in parts)
-
-
-class CellStack(nn.Module):
-    """Stacked cells run one step at a time, each fed something known only at that step.
-
-    What the embeddings contribute to the gates is computed for all steps at once.
-    """
-
-    def __init__(self, options: RecurrentOptions, cell: Cell, d_feed: int) -> None:
-        super().__init__()
-        self.cell = cell
-        D, d_gates = options.d_model, cell.gates * options.d_model
-        self.embedded = nn.Linear(options.d_embed, d_gates)
-        self.fed = nn.Linear(d_feed, d_gates, bias=False)
-        self.upper = nn.ModuleList(nn.Linear(D, d_gates) for _ in range(options.layers - 1))
-        self.recurrent = nn.ModuleList(
-            nn.Linear(D, d_gates, bias=cell is GRU) for _ in range(options.layers)
-        )
-        self.between = BetweenLayers(options)
-        bound = D**-0.5
-        for module in (self.embedded, self.fed, *self.upper, *self.recurrent):
-            for parameter in module.parameters():
-                nn.init.uniform_(parameter, -bound, bound)
-        if cell is LSTM:
-            for linear in (self.embedded, *self.upper):
-                open_forget_gates(cast(nn.Linear, linear).bias)
-
-    def step(self, gates: Tensor, feed: Tensor, state: State) -> tuple[Tensor, State]:
-        """Take one step.
-
-        Args:
-            gates: (B, gates * D), what the embedding contributes to the first layer's gates.
-            feed: (B, D_feed), what is fed at this step beside the embedding.
-            state: of every layer, each part (B, layers, D).
-
-        Returns:
-            the output (B, D) and the state after the step.
-        """
-        after = self._layer(0, gates + self.fed(feed), state)
-        x, states = after[0], [after]
-        for layer, (linear, between) in enumerate(
-            zip(self.upper, self.between, strict=True), start=1
-        ):
-            after = self._layer(layer, linear(between.enter(x)), state)
-            x = between.leave(x, after[0])
-            states.append(after)
-        return x, tuple(torch.stack(part, 1) for part in zip(*states, strict=True))
-
-    def _layer(self, layer: int, from_input: Tensor, state: State) -> State:
-        before = tuple(part[:, layer] for part in state)
-        from_state = self.recurrent[layer](before[0].to(from_input.dtype))
-        return self.cell.step(from_input, from_state, before)
 
 
 class RecurrentSeq2Seq(Seq2Seq):
@@ -374,7 +204,8 @@ class Attentional(RecurrentSeq2Seq):
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
         """Give (state of the cells, state of the attention)."""
         *_, mask, vector = cast(tuple[Tensor, ...], memory)
-        return self.begin(vector), self.attention.start(mask)
+        decoder = cast(DecoderStack | CellStack, self.decoder)
+        return decoder.start(self.begin(vector)), self.attention.start(mask)
 
 
 class Luong(Attentional):
@@ -382,7 +213,11 @@ class Luong(Attentional):
 
     def __init__(self, options: AttentionOptions, vocab: Vocabulary, cell: Cell) -> None:
         super().__init__(options, vocab, cell, 2 * options.d_model)
-        self.decoder = DecoderStack(options, cell, options.d_embed)
+        self.decoder: DecoderStack | CellStack = (
+            SelfAttentiveStack(options, cell)
+            if options.self_attention
+            else DecoderStack(options, cell, options.d_embed)
+        )
 
     def decode(
         self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
@@ -402,7 +237,7 @@ class InputFeeding(Attentional):
 
     def __init__(self, options: AttentionOptions, vocab: Vocabulary, cell: Cell) -> None:
         super().__init__(options, vocab, cell, 2 * options.d_model)
-        self.decoder = CellStack(options, cell, d_feed=options.d_embed)
+        self.decoder = make_cells(options, cell, d_feed=options.d_embed)
         self.d_embed = options.d_embed
 
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
@@ -435,7 +270,7 @@ class Bahdanau(Attentional):
 
     def __init__(self, options: AttentionOptions, vocab: Vocabulary, cell: Cell) -> None:
         super().__init__(options, vocab, cell, 2 * options.d_model + options.d_embed)
-        self.decoder = CellStack(options, cell, d_feed=options.d_model)
+        self.decoder = make_cells(options, cell, d_feed=options.d_model)
 
     def decode(
         self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
@@ -444,7 +279,8 @@ class Bahdanau(Attentional):
         embedded = self.embed(tokens)
         gates = self.decoder.embedded(embedded)
         parts = cast(tuple[Tensor, ...], memory)
-        plain = type(self.attention) is Attention and self.decoder.cell is LSTM
+        plain = type(self.attention) is Attention and type(self.decoder) is CellStack
+        plain = plain and self.decoder.cell is LSTM
         plain = plain and len(self.decoder.upper) == 0 and len(gates) == len(parts[0])
         run = self.all_steps if plain and torch.is_grad_enabled() else self.step_by_step
         tops, contexts, weights, state = run(gates, parts, cast(tuple[State, Tree], state))
@@ -461,7 +297,7 @@ class Bahdanau(Attentional):
         tops, contexts, all_weights = [], [], []
         for step_gates in gates.unbind(1):
             context, weights, attending = self.attention(
-                cells[0][:, -1:], keys, values, mask, attending
+                self.decoder.top(cells), keys, values, mask, attending
             )
             context = context.squeeze(1)
             top, cells = self.decoder.step(step_gates, context, cells)
@@ -487,12 +323,18 @@ class Bahdanau(Attentional):
             (
                 score.query.weight,
                 score.energy.weight,
-                self.decoder.fed.weight,
+                cast(nn.Linear, self.decoder.fed).weight,
                 cast(nn.Linear, self.decoder.recurrent[0]).weight,
             ),
         )
         state = ((hidden.unsqueeze(1), cell.unsqueeze(1)), attending)
         return tops, contexts, weights.unsqueeze(1), state
+
+
+def make_cells(options: AttentionOptions, cell: Cell, d_feed: int) -> CellStack:
+    """Make the cells of a decoder that is fed something at each step."""
+    kind = SelfAttentiveStack if options.self_attention else CellStack
+    return kind(options, cell, d_feed)
 
 
 def build_attentional(options: AttentionOptions, vocab: Vocabulary, cell: Cell) -> Seq2Seq:
@@ -537,6 +379,10 @@ _MORE_ATTENTION = (
     {"attention": "local-p", "reach": 1, "input_feeding": True},
     {"coverage": True},
     {"attention": "luong-concat", "input_feeding": True, "coverage": True},
+    {"self_attention": True},
+    {"self_attention": True, "layers": 2, "residual": True, "layer_norm": True},
+    {"self_attention": True, "attention": "luong-general"},
+    {"self_attention": True, "attention": "luong-general", "input_feeding": True},
 )
 _SOME_ATTENTION = (
     {"attention": "luong-dot"},

@@ -13,7 +13,7 @@ from nmt_cli.models.base import flip_index
 from nmt_cli.models.cells import GRU, LSTM, RNN
 from nmt_cli.models.dropout import Dropout, scaled_mask
 from nmt_cli.models.positions import sinusoid
-from nmt_cli.models.recurrent import Encoder, RecurrentOptions
+from nmt_cli.models.recurrent_layers import Encoder, RecurrentOptions
 from nmt_cli.models.transformer import TransformerOptions
 from nmt_cli.models.transformer import build as build_transformer
 
@@ -222,6 +222,44 @@ def test_bahdanau_equals_a_loop_over_the_paper(coverage):
         out = torch.tanh(model.readout.weight @ torch.cat([context, h, x]) + model.readout.bias)
         torch.testing.assert_close(decoded.hidden[0, t], out, **CLOSE)
         torch.testing.assert_close(decoded.attention[0][0, 0, t], weights, **CLOSE)
+
+
+@pytest.mark.parametrize("fed", [True, False])
+def test_self_attention_equals_a_loop_over_the_paper(fed):
+    """Cheng et al. 2016, equations 4 to 8, in Bahdanau's decoder or run over embeddings alone."""
+    kind = "bahdanau" if fed else "luong-dot"
+    model = build("lstm-attn", attention=kind, self_attention=True)
+    stack, D = model.decoder, 6
+    src_mask, tgt = mask_of([5], 5), torch.randint(4, V, (1, 4))
+    memory = model.encode(torch.randint(4, V, (1, 5)), src_mask)
+    decoded = model.decode(tgt, memory, model.start(memory), attention=True)
+    values = memory[1][0]
+    (h,), (c,) = (part[0] for part in model.begin(memory[3]))
+    past, mean = [(h, c)], h
+    parts = (stack.embedded, stack.fed) if fed else (stack.embedded,)
+    W = torch.cat([part.weight for part in parts], 1)
+    gates = torch.cat([W[: 4 * D], stack.recurrent[0].weight], 1)
+    gates_bias, query_bias = stack.embedded.bias.split([4 * D, D])
+    tape = torch.cat([stack.key[0].weight, W[4 * D :], stack.mean[0].weight], 1)
+    for t in range(4):
+        x = embedded = model.tgt_embedding.weight[tgt[0, t]] * math.sqrt(4)
+        if fed:
+            context, _ = naive_context(kind, model.attention, past[-1][0], values, 5)
+            x = torch.cat([embedded, context])
+        read = [torch.cat([h, x, mean]) for h, _ in past]
+        energies = [
+            stack.energy[0].weight[0] @ torch.tanh(tape @ each + query_bias) for each in read
+        ]
+        weights = torch.stack(energies).softmax(0)
+        mean = sum(w * h for w, (h, _) in zip(weights, past, strict=True))
+        cell = sum(w * c for w, (_, c) in zip(weights, past, strict=True))
+        past.append(naive_cell(x, mean, cell, gates, gates_bias))
+        h = past[-1][0]
+        if not fed:
+            context, _ = naive_context(kind, model.attention, h, values, 5)
+        joined = torch.cat([context, h, embedded] if fed else [context, h])
+        out = torch.tanh(model.readout.weight @ joined + model.readout.bias)
+        torch.testing.assert_close(decoded.hidden[0, t], out, **CLOSE)
 
 
 def test_multi_head_attention_equals_torchs():
