@@ -16,8 +16,8 @@ from runner import keep
 
 from nmt_cli import models, tokenizer
 from nmt_cli.batches import BatchSize, TrainingBatches, with_ends
+from nmt_cli.config import Config, DataConfig, End, TokenizerConfig, resolve_training
 from nmt_cli.corpus import toy
-from nmt_cli.experiment import Config, DataConfig, End, TokenizerConfig, resolve_training
 from nmt_cli.precision import Precision
 from nmt_cli.training import Score, Step, Trainer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ def measured(run: Path) -> dict[str, Any]:
     """Gather what a finished run says of itself."""
     config = json.loads((run / "config.json").read_text())
     evaluation = json.loads((run / "eval.json").read_text())
+    log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     evaluation["data"] = ",".join(Path(part).name for part in evaluation["data"].split(","))
     return {
         "arch": config["arch"],
@@ -44,6 +46,7 @@ def measured(run: Path) -> dict[str, Any]:
         "parameters": config["parameters"],
         "steps": config["step"],
         "seconds": config["seconds"],
+        "tokens_per_s": statistics.median(x["tokens_per_s"] for x in log if "tokens_per_s" in x),
         "stopped": config["stopped"],
         "versions": config["versions"],
         "evaluation": evaluation,
