@@ -8,7 +8,6 @@ import math
 import platform
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,8 +16,8 @@ import torch
 
 from nmt_cli import __version__, metrics, tokenizer
 from nmt_cli.batches import BatchSize, IdPair, TrainingBatches, collate, cut, with_ends
-from nmt_cli.corpus.lines import EncodingErrors
-from nmt_cli.corpus.pairs import Pair, Request
+from nmt_cli.config import Config, resolve_training
+from nmt_cli.corpus.pairs import Pair
 from nmt_cli.corpus.preflight import Limits, preflight
 from nmt_cli.corpus.splits import load_splits
 from nmt_cli.errors import NmtError
@@ -27,8 +26,6 @@ from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.models import Seq2Seq, Vocabulary, architecture, parameter_count
 from nmt_cli.models.options import parse
 from nmt_cli.precision import (
-    DeviceChoice,
-    PrecisionChoice,
     choose_device,
     choose_training_precision,
     choose_translation_precision,
@@ -36,7 +33,7 @@ from nmt_cli.precision import (
 )
 from nmt_cli.runs import RunFolder
 from nmt_cli.search import SearchOptions
-from nmt_cli.tokenizer import TextRule, Tokenizer
+from nmt_cli.tokenizer import Tokenizer
 from nmt_cli.training import (
     Event,
     SaveDue,
@@ -44,7 +41,6 @@ from nmt_cli.training import (
     Step,
     Stopped,
     Trainer,
-    TrainingOptions,
     Validated,
     target_hidden,
 )
@@ -55,97 +51,6 @@ VALIDATION_SENTENCES = 500
 _VALIDATION_BATCH = BatchSize(tokens=4096)
 _TOKENS_A_WORD = 5
 """A pair with a side of so many times --max-words tokens is left out: its words are no words."""
-
-
-@dataclass(frozen=True)
-class DataConfig:
-    """Where the text comes from."""
-
-    spec: str
-    valid: str | None
-    test: str | None
-    src_lang: str | None
-    tgt_lang: str | None
-    columns: tuple[str, str] | None
-    encoding_errors: EncodingErrors
-    max_words: int
-
-    def request(self) -> Request:
-        """Give what the readers need to know."""
-        return Request(self.src_lang, self.tgt_lang, self.columns, self.encoding_errors)
-
-
-@dataclass(frozen=True)
-class TokenizerConfig:
-    """How text becomes ids; no size lets the data decide."""
-
-    kind: tokenizer.Kind
-    size: int | None
-    separate: bool
-    normalization: tokenizer.Normalization
-    lowercase: bool
-
-    def rule(self) -> TextRule:
-        """Give the normalisation."""
-        return TextRule(self.normalization, self.lowercase)
-
-
-@dataclass(frozen=True)
-class End:
-    """When training ends: the first that is reached; none takes the recipe's epochs."""
-
-    steps: int | None = None
-    epochs: float | None = None
-    minutes: float | None = None
-
-
-@dataclass(frozen=True)
-class Config:
-    """All that decides a run."""
-
-    arch: str
-    options: dict[str, Any]
-    data: DataConfig
-    tokenizer: TokenizerConfig
-    training: dict[str, Any]
-    """Fields of ``TrainingOptions`` that the user set; the rest follow from recipe and data."""
-    batch_tokens: int
-    batch_sentences: int | None
-    end: End
-    seed: int
-    precision: PrecisionChoice
-    device: DeviceChoice
-    threads: int | None
-    init: str | None = None
-
-    def batch_size(self) -> BatchSize:
-        """Give the budget of a batch."""
-        return BatchSize(self.batch_tokens, self.batch_sentences)
-
-    def as_json(self) -> dict[str, Any]:
-        """Give the form that ``config.json`` holds under ``request``."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Config:
-        """Read what ``as_json`` gave.
-
-        Raises:
-            NmtError: if it is not that.
-        """
-        try:
-            data = dict(values["data"])
-            data["columns"] = tuple(data["columns"]) if data["columns"] else None
-            return cls(
-                **{
-                    **values,
-                    "data": DataConfig(**data),
-                    "tokenizer": TokenizerConfig(**values["tokenizer"]),
-                    "end": End(**values["end"]),
-                }
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise NmtError(f"config.json: damaged: its request cannot be read ({error})") from None
 
 
 class Note(NamedTuple):
@@ -189,14 +94,16 @@ def start(
     Args:
         config: what to do.
         folder: where to; made once the data has proved usable.
-        overwrite: whether a run that is there is removed.
+        overwrite: whether a run that is there is replaced, once the new one has weights.
         watcher: asked whether to stop, told how the final translation comes on.
 
     Raises:
         NmtError: for bad input, or a folder that holds a run already.
         WorkFailed: if training diverges or the disk is full.
     """
-    if folder.exists() and not overwrite:
+    folder.settle()
+    replaces = folder.exists()
+    if replaces and not overwrite:
         raise NmtError(
             f"{folder.path}: holds a run already; go on with it by `nmt train --resume "
             f"{folder.path}`, replace it with --overwrite, or choose another folder with -o"
@@ -207,10 +114,33 @@ def start(
     yield from session.make_tokenizers()
     yield from session.build()
     if config.init is not None:
-        RunFolder(Path(config.init)).load_weights(session.model)
-    folder.clear()
-    session.write_folder()
-    yield from session.train(watcher)
+        _start_from(RunFolder(Path(config.init)), config, session.model)
+    if replaces:
+        folder.write_beside()
+    try:
+        session.write_folder()
+        yield from session.train(watcher)
+    finally:
+        folder.discard_beside()
+
+
+def _start_from(parent: RunFolder, config: Config, model: Seq2Seq) -> None:
+    """Take the weights of ``--init``; options that change their shapes are to blame, not they."""
+    try:
+        parent.load_weights(model)
+    except NmtError as error:
+        before = parent.config()["options"]
+        changed = [
+            f"-O {name}={value}"
+            for name, value in config.options.items()
+            if before.get(name) != value and name != "dropout"
+        ]
+        if not changed:
+            raise
+        raise NmtError(
+            f"{' '.join(changed)}: not the options of {parent.path}, whose weights --init starts "
+            f"from ({error})"
+        ) from None
 
 
 def resume(folder: RunFolder, changes: dict[str, Any], watcher: Watcher) -> Iterator[RunEvent]:
@@ -453,8 +383,17 @@ class _Session:
             self._keep(event)
             yield event
             if isinstance(event, Stopped) and event.interrupted:
+                yield self._how_to_go_on(event.step)
                 return
         yield from self._finish(watcher)
+
+    def _how_to_go_on(self, step: int) -> Note:
+        if self.folder.is_beside():
+            return Note(
+                f"stopped at step {step}, before the new run had weights to translate with: it is "
+                f"dropped, and the old one in {self.folder.path} stands"
+            )
+        return Note(f"stopped at step {step}; go on by `nmt train --resume {self.folder.path}`")
 
     def _keep(self, event: Event) -> None:
         """Write to disk what an event is about."""
@@ -479,7 +418,9 @@ class _Session:
             self.folder.save_state(
                 event.step, tensors, {"trainer": values, "log_size": self.log_size}
             )
+            self._take_place()
         elif isinstance(event, Stopped):
+            self._take_place()
             best = self.trainer.progress.best
             self.folder.update_config(
                 step=event.step,
@@ -487,6 +428,11 @@ class _Session:
                 seconds=self.trainer.progress.seconds,
                 best={"valid_bleu": best.bleu, "valid_loss": best.loss} if best else None,
             )
+
+    def _take_place(self) -> None:
+        """Replace the run that was here, if there was one, by this one that can translate."""
+        if self.trainer.progress.best:
+            self.folder.take_place()
 
     def _finish(self, watcher: Watcher) -> Iterator[RunEvent]:
         """Judge the best weights on the test split."""
@@ -515,45 +461,6 @@ class _Session:
         write_whole(self.folder.path / "eval.json", json.dumps(report.as_json(), indent=2) + "\n")
         self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)
         yield Evaluated(report)
-
-
-def resolve_training(config: Config, per_epoch: int) -> TrainingOptions:
-    """Fill in what the user left open from the recipe and the size of the data.
-
-    Raises:
-        NmtError: if the cosine schedule is to run without a last step.
-    """
-    recipe = architecture(config.arch).recipe
-    end = config.end
-    if end.steps is None and end.epochs is None and end.minutes is None:
-        end = End(epochs=recipe.epochs)
-    bounds = [bound for bound in (end.steps, _steps_of(end.epochs, per_epoch)) if bound is not None]
-    chosen = dict(config.training)
-    every = chosen.pop("validate_every", None) or min(max(per_epoch, 100), 500)
-    defaults = {
-        "lr": recipe.lr,
-        "warmup": min(recipe.warmup, max(50, 2 * per_epoch)),
-        "schedule": recipe.schedule,
-        "accumulate": 1,
-        "label_smoothing": recipe.label_smoothing,
-        "clip_norm": recipe.clip_norm,
-        "weight_decay": recipe.weight_decay,
-        "betas": recipe.betas,
-        "validate_every": every,
-        "save_every": every,
-        "average": 8,
-        "patience": 10,
-        "last_step": min(bounds) if bounds else None,
-        "minutes": end.minutes,
-    }
-    options = TrainingOptions(**{**defaults, **chosen})
-    if options.schedule == "cosine" and options.last_step is None:
-        raise NmtError("--schedule cosine needs to know its end: give --steps or --epochs")
-    return options
-
-
-def _steps_of(epochs: float | None, per_epoch: int) -> int | None:
-    return None if epochs is None else max(1, math.ceil(epochs * per_epoch))
 
 
 def _now() -> str:

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -35,6 +36,14 @@ _NEEDED = {
 }
 """What ``config.json`` must hold for a run to be used, and of which kind."""
 WEIGHTS = "model.safetensors"
+_OWN = (
+    "config.json", "tokenizer.model", "src.model", "tgt.model", WEIGHTS, "log.jsonl", "eval.json",
+    "training-pairs.safetensors",
+)  # fmt: skip
+"""The files of a run, beside the folder ``last``."""
+_BESIDE, _COMPLETE, _MOVING = ".new", ".complete", ".moving"
+"""Where a run that is to replace another stands: until it has weights; while the old one goes;
+while it moves up."""
 DEFAULT_ROOT = Path("checkpoints")
 
 
@@ -43,6 +52,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._files = path
         self._config: dict[str, Any] | None = None
 
     @property
@@ -53,17 +63,26 @@ class RunFolder:
     @property
     def log_path(self) -> Path:
         """The JSON-lines log."""
-        return self.path / "log.jsonl"
+        return self._files / "log.jsonl"
 
     def exists(self) -> bool:
-        """Tell whether a run is here.
+        """Tell whether a run, or a part of one, is here.
 
         Raises:
             NmtError: if there is something that is no folder.
         """
         if self.path.exists() and not self.path.is_dir():
             raise NmtError(f"{self.path}: is a file; choose a folder with -o")
-        return (self.path / "config.json").is_file()
+        return any((self.path / name).exists() for name in (*_OWN, "last"))
+
+    def size(self) -> int:
+        """Give its bytes on disk; a file that stands there twice by a link counts once."""
+        sizes: dict[int, int] = {}
+        for path in self.path.rglob("*"):
+            with suppress(FileNotFoundError):  # a run in training replaces its files
+                status = path.lstat()
+                sizes[status.st_ino] = status.st_size
+        return sum(sizes.values())
 
     def config(self) -> dict[str, Any]:
         """Read ``config.json``.
@@ -76,7 +95,7 @@ class RunFolder:
         return self._config
 
     def _read_config(self) -> dict[str, Any]:
-        path = self.path / "config.json"
+        path = self._files / "config.json"
         if not path.is_file():
             raise NmtError(
                 f"{self.path}: no run here (no config.json); train one with `nmt train -o "
@@ -97,11 +116,11 @@ class RunFolder:
     def write_config(self, config: dict[str, Any]) -> None:
         """Write ``config.json``, making the folder when it is new."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self._files.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise WorkFailed(f"{self.path}: cannot be made: {error.strerror}") from None
+            raise WorkFailed(f"{self._files}: cannot be made: {error.strerror}") from None
         self._config = {"format": FORMAT, **config}
-        write_whole(self.path / "config.json", json.dumps(self._config, indent=2) + "\n")
+        write_whole(self._files / "config.json", json.dumps(self._config, indent=2) + "\n")
 
     def update_config(self, **values: Any) -> None:
         """Change some top-level values of ``config.json``."""
@@ -109,20 +128,56 @@ class RunFolder:
 
     def clear(self) -> None:
         """Remove what an earlier run left here, and nothing else."""
-        for name in (
-            "config.json", "tokenizer.model", "src.model", "tgt.model", WEIGHTS,
-            "log.jsonl", "eval.json", "training-pairs.safetensors",
-        ):  # fmt: skip
+        for name in _OWN:
             (self.path / name).unlink(missing_ok=True)
         shutil.rmtree(self.path / "last", ignore_errors=True)
+
+    def write_beside(self) -> None:
+        """Leave the run that is here as it is until ``take_place``; write the new one beside it."""
+        self._files = self.path / _BESIDE
+        self.discard_beside()
+
+    def is_beside(self) -> bool:
+        """Tell whether this run has yet to take the place of another."""
+        return self._files != self.path
+
+    def discard_beside(self) -> None:
+        """Remove a run that has not taken its place."""
+        shutil.rmtree(self.path / _BESIDE, ignore_errors=True)
+
+    def take_place(self) -> None:
+        """Put the run written beside in the place of the old one.
+
+        One rename decides; ``settle`` finishes what is cut short after it.
+        """
+        if not self.is_beside():
+            return
+        try:
+            self._files.rename(self.path / _COMPLETE)
+            self.settle()
+        except OSError as error:
+            raise WorkFailed(f"{self.path}: cannot be replaced: {error.strerror}") from None
+        self._files = self.path
+
+    def settle(self) -> None:
+        """Finish replacing a run where that was cut short."""
+        complete, moving = self.path / _COMPLETE, self.path / _MOVING
+        if complete.is_dir():
+            self.clear()
+            complete.rename(moving)
+        if moving.is_dir():
+            for entry in sorted(moving.iterdir(), key=lambda entry: entry.name == "config.json"):
+                entry.rename(self.path / entry.name)
+            moving.rmdir()
+            flush(self.path)
 
     def write_tokenizers(self, src: Tokenizer, tgt: Tokenizer) -> None:
         """Write one sentencepiece model, or one a side."""
         if src is tgt:
-            write_whole(self.path / "tokenizer.model", src.model)
+            write_whole(self._files / "tokenizer.model", src.model)
             return
-        write_whole(self.path / "src.model", src.model)
-        write_whole(self.path / "tgt.model", tgt.model)
+        write_whole(self._files / "src.model", src.model)
+        write_whole(self._files / "tgt.model", tgt.model)
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Read the tokenizers of both sides; one object when they share it."""
@@ -140,7 +195,7 @@ class RunFolder:
         return self._tokenizer("src.model", rule, "src"), self._tokenizer("tgt.model", rule, "tgt")
 
     def _tokenizer(self, name: str, rule: TextRule, side: str) -> Tokenizer:
-        path, wanted = self.path / name, self.config()["vocab"][side]
+        path, wanted = self._files / name, self.config()["vocab"][side]
         try:
             found = Tokenizer(path.read_bytes(), rule)
         except (OSError, RuntimeError) as error:
@@ -154,7 +209,7 @@ class RunFolder:
 
     def write_weights(self, weights: dict[str, Tensor]) -> None:
         """Replace ``model.safetensors``."""
-        write_whole(self.path / WEIGHTS, _serialise(weights))
+        write_whole(self._files / WEIGHTS, _serialise(weights))
 
     def load_weights(self, model: Seq2Seq) -> None:
         """Copy ``model.safetensors`` into a model of the same shape.
@@ -196,10 +251,10 @@ class RunFolder:
             if found.get(name) != wanted.get(name)
         ]
         if wrong:
-            raise NmtError(f"{self.path / WEIGHTS}: does not fit config.json, at {wrong[0]}")
+            raise NmtError(f"{self._files / WEIGHTS}: does not fit config.json, at {wrong[0]}")
 
     def _weights_path(self) -> Path:
-        path = self.path / WEIGHTS
+        path = self._files / WEIGHTS
         if not path.is_file():
             raise NmtError(
                 f"{path}: no such file; a run has weights after its first validation, so let it "
@@ -210,11 +265,11 @@ class RunFolder:
     def write_fingerprints(self, fingerprints: list[int]) -> None:
         """Keep the hashes of the training pairs, so that later test sets can be checked."""
         tensor = torch.tensor(fingerprints, dtype=torch.int64)
-        write_whole(self.path / "training-pairs.safetensors", _serialise({"pairs": tensor}))
+        write_whole(self._files / "training-pairs.safetensors", _serialise({"pairs": tensor}))
 
     def fingerprints(self) -> frozenset[int]:
         """Read the hashes of the training pairs; none if they were not kept."""
-        path = self.path / "training-pairs.safetensors"
+        path = self._files / "training-pairs.safetensors"
         if not path.is_file():
             return frozenset()
         tensors = _read_tensors(path)
@@ -230,14 +285,14 @@ class RunFolder:
         Raises:
             WorkFailed: if it cannot be written; the state before stays the newest.
         """
-        last = self.path / "last"
+        last = self._files / "last"
         target, partial = last / f"step-{step}", last / f".step-{step}.part"
         try:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
             write_whole(partial / "state.safetensors", _serialise(tensors))
             write_whole(partial / "state.json", json.dumps(values) + "\n")
-            best = self.path / WEIGHTS
+            best = self._files / WEIGHTS
             if best.is_file():
                 _link_or_copy(best, partial / "best.safetensors")
             flush(partial)
@@ -262,16 +317,16 @@ class RunFolder:
         Raises:
             NmtError: if there is none or it is corrupt.
         """
-        latest = self.path / "last" / "LATEST"
+        latest = self._files / "last" / "LATEST"
         if not latest.is_file():
             raise NmtError(f"{self.path}: has no resumable state (last/LATEST); train it anew")
         name = latest.read_text(encoding="utf-8", errors="replace").strip()
-        folder = self.path / "last" / Path(name).name
+        folder = self._files / "last" / Path(name).name
         tensors = _read_tensors(folder / "state.safetensors")
         values = _read_json(folder / "state.json")
         best = folder / "best.safetensors"
         if best.is_file():
-            write_whole(self.path / WEIGHTS, best.read_bytes())
+            write_whole(self._files / WEIGHTS, best.read_bytes())
         return tensors, values
 
     def truncate_log(self, size: int) -> None:
@@ -290,9 +345,10 @@ class RunFolder:
 
 
 def find_runs(root: Path = DEFAULT_ROOT) -> Iterator[RunFolder]:
-    """Yield the runs under a folder, two levels deep."""
+    """Yield the runs under a folder, two levels deep; a hidden folder is none."""
     for config in sorted([*root.glob("*/config.json"), *root.glob("*/*/config.json")]):
-        yield RunFolder(config.parent)
+        if not config.parent.name.startswith("."):
+            yield RunFolder(config.parent)
 
 
 def newest_run(root: Path = DEFAULT_ROOT) -> RunFolder:

@@ -1,8 +1,8 @@
 """The training loop: a generator of events that knows nothing of files or terminals.
 
 Teacher forcing with label-smoothed cross-entropy (Szegedy et al. 2016), AdamW (Loshchilov &
-Hutter 2019), warm-up, clipping by the global norm, and a running average of the weights
-(Shamir & Zhang 2013, polynomial-decay averaging) as what is validated and kept.
+Hutter 2019), warm-up, clipping by the global norm, and an average of the weights as what is
+validated and kept.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from nmt_cli.averaging import Weights, make_average
 from nmt_cli.batches import Batch, Position, TrainingBatches
 from nmt_cli.errors import WorkFailed
 from nmt_cli.loss import smoothed_cross_entropy
@@ -27,8 +28,6 @@ LOSS_ROWS = 512
 _HOPELESS_FACTOR = 10.0
 _HOPELESS_STEPS = 20
 _SMALLEST_SCALE = 1.0
-
-Weights = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,9 @@ class TrainingOptions:
     betas: tuple[float, float]
     validate_every: int
     save_every: int
-    average: int
-    """The running average reaches back over about a part in so many of the steps so far; 0
-    validates and keeps the current weights."""
+    average: int | None
+    """The mean at the last so many validations is validated and kept; 0: the newest weights;
+    None: a running average over the steps."""
     patience: int
     """Validations without improvement before training stops; 0 never stops early."""
     last_step: int | None
@@ -125,15 +124,6 @@ def learning_rate(step: int, options: TrainingOptions) -> float:
     return options.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
-def newest_share(step: int, average: int) -> float:
-    """Give the share of the newest weights in the running average, at a step counted from 1.
-
-    Polynomial decay: the average reaches back over about step / average steps, so it forgets the
-    early weights, which are far from where training will end, whatever the length of the run.
-    """
-    return (average + 1) / (average + step)
-
-
 def target_hidden(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
     """Run teacher forcing: hidden states (N, D) and targets (N,) of the real target positions."""
     memory = model.encode(batch.src, batch.src_mask)
@@ -208,7 +198,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(
             self._device.type, enabled=precision.name == "fp16", init_scale=2.0**14
         )
-        self.average: Weights = _copy_of(model) if options.average else {}
+        self.average = make_average(options.average, weights_of(model))
         self.best_weights: Weights = {}
         """What the last ``Validated`` with ``best`` was about; copied nowhere else."""
 
@@ -241,7 +231,7 @@ class Trainer:
             progress.seconds = time.perf_counter() - started
             if progress.step % options.save_every == 0 and not progress.hopeless:
                 yield SaveDue(progress.step)
-        if progress.step % options.save_every != 0 or progress.hopeless:
+        if progress.step == 0 or progress.step % options.save_every != 0 or progress.hopeless:
             yield SaveDue(progress.step)
         if not interrupted() and (
             progress.step % options.validate_every != 0 or progress.best is None
@@ -281,14 +271,8 @@ class Trainer:
         if self.scaler.is_enabled() and self.scaler.get_scale() < _SMALLEST_SCALE:
             warning = self._leave_fp16(batches, tokens)
         self.optimizer.zero_grad(set_to_none=True)
-        self._average()
+        self.average.after_step(self.progress.step + 1, weights_of(self.model))
         return loss, tokens, warning
-
-    def _average(self) -> None:
-        if self.average:
-            share = newest_share(self.progress.step + 1, self.options.average)
-            newest = list(weights_of(self.model).values())
-            torch._foreach_lerp_(list(self.average.values()), newest, share)
 
     def _gradients(self, batches: list[Batch], tokens: int) -> float:
         total = torch.zeros((), device=self._device)
@@ -334,7 +318,7 @@ class Trainer:
     def _validation(self) -> Validated:
         progress, began = self.progress, time.perf_counter()
         current = _copy_of(self.model)
-        _put(self.average or current, self.model)
+        _put(self.average.at_validation(current), self.model)
         self.model.eval()
         score = self._validate(self.model)
         self.model.train()
@@ -353,7 +337,7 @@ class Trainer:
         tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
         for index, entry in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{key}": value for key, value in entry.items()}
-        tensors |= {f"average.{name}": tensor for name, tensor in self.average.items()}
+        tensors |= {f"average.{name}": tensor for name, tensor in self.average.state().items()}
         tensors["rng.cpu"] = torch.get_rng_state()
         if self._device.type == "cuda":
             tensors["rng.cuda"] = torch.cuda.get_rng_state(self._device)
@@ -382,7 +366,7 @@ class Trainer:
             optimizer.setdefault(int(index), {})[key] = tensor
         template = self.optimizer.state_dict()
         self.optimizer.load_state_dict({**template, "state": optimizer})
-        self.average = {name: groups["average"][name] for name in self.average}
+        self.average.restore(groups.get("average", {}))
         torch.set_rng_state(groups["rng"]["cpu"])
         if "cuda" in groups["rng"] and self._device.type == "cuda":
             torch.cuda.set_rng_state(groups["rng"]["cuda"], self._device)

@@ -153,7 +153,7 @@ class Translator:
             state = self.model.start(memory)
             layers = self.model.decode(tgt, memory, state, attention=True).attention
         if not layers:
-            raise NmtError("this architecture has no attention to show or align by")
+            raise NmtError("the model has no attention to show or align by")
         chosen = [_numbered(layers, layer, "--layer")] if layer is not None else list(layers)
         heads = [weights[0] for weights in chosen]  # each (H, T, S)
         if head is not None:
@@ -211,6 +211,19 @@ def load_model(run: RunFolder, device: torch.device) -> Seq2Seq:
     model = arch.build(options, vocab)
     run.load_weights(model)
     return model.to(device).eval()
+
+
+@torch.inference_mode()
+def heads_by_layer(model: Seq2Seq) -> list[int]:
+    """Count the heads of each layer that attends to the source; a model without attention has none.
+
+    It is found by reading one token, so that no architecture need be known here.
+    """
+    device = next(model.parameters()).device
+    src, tgt = torch.tensor([[EOS]], device=device), torch.tensor([[BOS]], device=device)
+    memory = model.encode(src, torch.ones_like(src, dtype=torch.bool))
+    layers = model.decode(tgt, memory, model.start(memory), attention=True).attention
+    return [weights.shape[1] for weights in layers]
 
 
 def load_translator(

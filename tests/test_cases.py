@@ -232,6 +232,29 @@ def test_chinese_is_scored_by_the_chinese_tokenizer(tmp_path):
     assert "warning: BLEU tokenizer 13a was forced" in ok(forced)
 
 
+def test_a_run_is_replaced_only_by_one_that_can_translate(tmp_path):
+    """One that diverges leaves the old run as it was; one that does not takes its place."""
+    write_pairs(tmp_path)
+    ok(train(tmp_path, "pairs", "--steps", 2, "--size", "tiny", "--out", "A"))
+    (tmp_path / "A" / "notes.txt").write_text("mine")
+
+    def read():
+        files = (tmp_path / "A").rglob("*")
+        return {path: path.read_bytes() for path in files if path.is_file()}
+
+    before = read()
+    again = ("--size", "tiny", "--out", "A", "--overwrite", "--seed", 2)
+    hopeless = ("--lr", 1000, "--steps", 200, "--save-every", 10)
+    expect_error(train(tmp_path, "pairs", *hopeless, *again), 1, "diverged")
+    assert read() == before
+    ok(train(tmp_path, "pairs", "--steps", 2, *again))
+    after = read()
+    assert after.keys() == before.keys()
+    weights = tmp_path / "A" / "model.safetensors"
+    assert after[weights] != before[weights]
+    assert json.loads((tmp_path / "A" / "config.json").read_text())["request"]["seed"] == 2
+
+
 def test_divergence_is_an_error_and_overwrites_nothing(tmp_path):
     write_pairs(tmp_path)
     extra = ("--precision", "fp16", "--lr", 1000, "--steps", 200, "--save-every", 10)

@@ -26,7 +26,6 @@ from nmt_cli.training import (
     Validated,
     backward,
     learning_rate,
-    newest_share,
     target_hidden,
     weights_of,
 )
@@ -151,12 +150,15 @@ def test_events_come_in_order():
     assert isinstance(events[-1], Stopped) and not events[-1].interrupted
 
 
-@pytest.mark.parametrize("arch", ["lstm", "lstm-attn", "transformer"])
+@pytest.mark.parametrize(
+    ("arch", "average"),
+    [("lstm", 3), ("lstm-attn", None), ("transformer", None), ("transformer", 0)],
+)
 @pytest.mark.parametrize("stop", [1, 5, 7])
-def test_a_resumed_run_equals_one_that_never_stopped(arch, stop):
-    straight = make_trainer(arch=arch)
+def test_a_resumed_run_equals_one_that_never_stopped(arch, average, stop):
+    straight = make_trainer(arch=arch, average=average)
     losses = [e.loss for e in straight.run(never) if isinstance(e, Step)]
-    first = make_trainer(arch=arch)
+    first = make_trainer(arch=arch, average=average)
     taken = []
     for event in first.run(lambda: len(taken) >= stop):
         if isinstance(event, Step):
@@ -164,7 +166,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(arch, stop):
     tensors, values = first.state()
     tensors = {name: tensor.clone() for name, tensor in tensors.items()}
     torch.manual_seed(12345)
-    second = make_trainer(arch=arch)
+    second = make_trainer(arch=arch, average=average)
     second.restore(tensors, values)
     rest = [e.loss for e in second.run(never) if isinstance(e, Step)]
     assert taken + rest == losses
@@ -179,34 +181,41 @@ def copied_weights(model):
     return {name: tensor.clone() for name, tensor in weights_of(model).items()}
 
 
-def test_the_running_average_is_what_is_validated_and_kept():
-    """With average=1 the weights at step i count i times: their mean is sum i w_i / sum i."""
+def train_and_watch(average):
+    """Train 20 steps, validating every 5, each better: what passed, was validated, was kept."""
     seen, taken = [], []
-    trainer = make_trainer(average=1, last_step=20)
+    trainer = make_trainer(average=average, last_step=20)
     trainer._validate = lambda model: seen.append(copied_weights(model)) or Score(len(seen), 1.0)
     for event in trainer.run(never):
         if isinstance(event, Step):
             taken.append(copied_weights(trainer.model))
-    for name, kept in trainer.best_weights.items():
-        mean = sum(i * weights[name] for i, weights in enumerate(taken, 1)) / sum(range(1, 21))
-        torch.testing.assert_close(kept, mean)
-        assert torch.equal(seen[-1][name], kept)
-        assert torch.equal(weights_of(trainer.model)[name], taken[-1][name])
+    for name, newest in weights_of(trainer.model).items():
+        assert torch.equal(newest, taken[-1][name])
+        assert torch.equal(trainer.best_weights[name], seen[-1][name])
+    return taken, trainer.best_weights
+
+
+def test_the_running_average_counts_late_steps_more():
+    """Written out, the weights at step i of n count comb(i + r - 1, r) times, with r = 8."""
+    taken, kept = train_and_watch(average=None)
+    shares = [math.comb(i + 7, 8) for i in range(1, 21)]
+    for name, tensor in kept.items():
+        pairs = zip(shares, taken, strict=True)
+        mean = sum(share * weights[name].double() for share, weights in pairs) / sum(shares)
+        torch.testing.assert_close(tensor.double(), mean, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("average", "steps"), [(1, [20]), (2, [15, 20]), (9, [5, 10, 15, 20])])
+def test_the_mean_at_the_last_validations_is_validated_and_kept(average, steps):
+    taken, kept = train_and_watch(average)
+    for name, tensor in kept.items():
+        mean = sum(taken[step - 1][name] for step in steps) / len(steps)
+        torch.testing.assert_close(tensor, mean)
 
 
 def test_without_average_the_weights_themselves_are_kept():
-    trainer = make_trainer([Score(1, 1), Score(2, 1), Score(3, 1)], average=0)
-    list(trainer.run(never))
-    for name, kept in trainer.best_weights.items():
-        assert torch.equal(kept, weights_of(trainer.model)[name])
-
-
-@pytest.mark.parametrize("average", [1, 8])
-def test_the_running_average_forgets_the_early_weights(average):
-    shares = [newest_share(step, average) for step in range(1, 1001)]
-    assert shares[0] == 1
-    first_half = math.prod(1 - share for share in shares[500:])
-    assert first_half == pytest.approx(0.5 ** (average + 1), rel=0.1)
+    taken, kept = train_and_watch(average=0)
+    assert all(torch.equal(tensor, taken[-1][name]) for name, tensor in kept.items())
 
 
 def test_patience_counts_validations_without_a_better_one():

@@ -278,8 +278,8 @@ def _pair_files(src: Path, ref: Path, request: Request) -> PairList:
 
 def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
     """Read the test split that the runs recorded, which must be one and the same."""
+    from nmt_cli.config import Config
     from nmt_cli.corpus.splits import load_splits
-    from nmt_cli.experiment import Config
 
     configs = [Config.from_json(run.config()["request"]) for run in runs]
     tests = {

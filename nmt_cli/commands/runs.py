@@ -11,7 +11,7 @@ import typer
 def runs(
     root: Annotated[Path, typer.Argument(help="Folder that holds the runs.")] = Path("checkpoints"),
 ) -> int:
-    """List run folders: architecture, data, steps, BLEU on their test, date, size."""
+    """List run folders: architecture, data, steps, BLEU on their test, date, size on disk."""
     from nmt_cli.display import aligned
     from nmt_cli.errors import NmtError
     from nmt_cli.runs import find_runs
@@ -22,8 +22,6 @@ def runs(
             config = run.config()
         except NmtError:
             continue
-        weights = run.path / "model.safetensors"
-        size = weights.stat().st_size / 1e6 if weights.is_file() else 0.0
         bleu = config.get("test_bleu")
         rows.append(
             [
@@ -33,7 +31,7 @@ def runs(
                 str(config["step"]),
                 "-" if bleu is None else f"{bleu:.1f}",
                 str(config["finished"] or "not yet")[:16].replace("T", " "),
-                f"{size:.0f}",
+                f"{run.size() / 1e6:.0f}",
             ]
         )
     if len(rows) == 1:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,13 +28,7 @@ from nmt_cli.commands.options import (
 from nmt_cli.errors import NmtError
 
 if TYPE_CHECKING:
-    from nmt_cli.display import Bar, Screen
-    from nmt_cli.experiment import Config, DataConfig, End
     from nmt_cli.runs import RunFolder
-
-
-_GENERATED_DROPOUT = 0.0
-_GENERATED_SMOOTHING = 0.0
 
 
 class Schedule(str, Enum):
@@ -169,14 +160,14 @@ def train(
         float | None, typer.Option(min=0, callback=finite, help="Largest norm of the gradient.")
     ] = None,
     average: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=0,
             max=MANY,
-            help="Keep a running average of the weights over about the last 1/N of the steps so "
-            "far; 0: keep the weights themselves.",
+            help="Validate and keep the mean of the weights at the last N validations; 0: the "
+            "newest weights.  (default: a running mean over about the last eighth of the steps)",
         ),
-    ] = 8,
+    ] = None,
     patience: Annotated[
         int,
         typer.Option(
@@ -223,7 +214,11 @@ def train(
         Path | None, typer.Option(help="Go on with a run where it stopped.", metavar="RUN")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a run that is in the folder.")
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Replace a run that is in the folder, once the new one has weights.",
+        ),
     ] = False,
     quiet: Quiet = False,
     *,
@@ -240,21 +235,24 @@ def train(
         nmt train --resume checkpoints/mine --epochs 40
     """
     from nmt_cli import experiment
+    from nmt_cli.commands.following import follow
+    from nmt_cli.config import DataConfig, End, TokenizerConfig, resolve
     from nmt_cli.display import Screen
     from nmt_cli.runs import DEFAULT_ROOT, RunFolder
 
     screen = Screen(quiet)
-    end = experiment.End(steps, epochs, minutes)
+    end = End(steps, epochs, minutes)
     refuse_both("--batch-tokens", "--batch-sentences", bool(batch_tokens and batch_sentences))
     if resume is not None:
         folder = RunFolder(resume)
+        folder.settle()
         _refuse_changes(ctx, folder.config()["request"])
         changes: dict[str, Any] = {"device": device.value} if _given(ctx, "device") else {}
         if threads is not None:
             changes["threads"] = threads
-        if end != experiment.End():
+        if end != End():
             changes["end"] = end
-        return _follow(
+        return follow(
             lambda watcher: experiment.resume(folder, changes, watcher), folder.path, screen
         )
     if init is not None:
@@ -271,13 +269,13 @@ def train(
         "label_smoothing": label_smoothing,
         "clip_norm": clip_norm,
     }
-    config = _config(
+    config = resolve(
         arch,
         size.value,
         option or [],
         dropout,
         init,
-        data=experiment.DataConfig(
+        data=DataConfig(
             spec=data,
             valid=valid,
             test=test,
@@ -287,7 +285,7 @@ def train(
             encoding_errors=encoding_errors.value,
             max_words=max_words,
         ),
-        tokenizer=experiment.TokenizerConfig(
+        tokenizer=TokenizerConfig(
             kind=tokenizer.value,
             size=vocab_size,
             separate=separate_vocab,
@@ -304,7 +302,7 @@ def train(
         threads=threads,
     )
     folder = RunFolder(out or DEFAULT_ROOT / config.arch)
-    return _follow(
+    return follow(
         lambda watcher: experiment.start(config, folder, overwrite, watcher), folder.path, screen
     )
 
@@ -343,11 +341,16 @@ def _refuse_changes(ctx: typer.Context, request: dict[str, Any]) -> None:
         if name not in _WITH_RESUME and _given(ctx, name) and changes(name)
     ]
     if others:
-        options = ", ".join("--" + name.replace("_", "-") for name in others)
+        options = ", ".join(_written(name) for name in others)
         raise NmtError(
             f"{options}: cannot be changed with --resume, only --steps, --epochs, --minutes, "
             "--device and --threads; to start from the weights of a run, use --init"
         )
+
+
+def _written(name: str) -> str:
+    """Give an option as it is typed."""
+    return "-O" if name == "option" else "--" + name.replace("_", "-")
 
 
 _FROM_INIT = (
@@ -363,138 +366,6 @@ def _refuse_beside_init(ctx: typer.Context, parent: RunFolder) -> None:
         value = getattr(ctx.params[name], "value", ctx.params[name])
         if _given(ctx, name) and value != stored.get(_STORED_AS.get(name, name)):
             raise NmtError(
-                f"--{name.replace('_', '-')} {value}: cannot be changed with --init; architecture "
+                f"{_written(name)} {value}: cannot be changed with --init; architecture "
                 f"and tokenizer are those of {parent.path}"
             )
-
-
-def _config(
-    arch: str,
-    size: str,
-    assignments: list[str],
-    dropout: float | None,
-    init: Path | None,
-    *,
-    data: DataConfig,
-    training: dict[str, Any],
-    end: End,
-    batch_tokens: int | None,
-    **rest: Any,
-) -> Config:
-    """Resolve the architecture's options and recipe.
-
-    A generated corpus has no noise to guard against: no dropout, no label smoothing, and a few
-    epochs suffice. With --init the options, the peak rate and its warm-up are the parent's where
-    the user gives no others.
-    """
-    import dataclasses
-
-    from nmt_cli.corpus.readers import is_generated
-    from nmt_cli.experiment import Config, End
-    from nmt_cli.models import architecture, resolve_options
-    from nmt_cli.models.options import parse_assignments
-    from nmt_cli.runs import RunFolder
-
-    given: dict[str, Any] = dict(parse_assignments(assignments))
-    if dropout is not None:
-        given["dropout"] = dropout
-    parent = RunFolder(init).config() if init is not None else None
-    if parent is not None:
-        arch = parent["arch"]
-    rates = architecture(arch).size_training.get(size, {})
-    if parent is not None:
-        inherited = parent["request"]["training"]
-        rates = {name: inherited[name] for name in ("lr", "warmup") if name in inherited}
-    training = {**rates, **training}
-    if is_generated(data.spec):
-        given.setdefault("dropout", _GENERATED_DROPOUT)
-        training = {"label_smoothing": _GENERATED_SMOOTHING, **training}
-        end = end if end != End() else End(epochs=architecture(arch).recipe.generated_epochs)
-    if parent is not None:
-        given = {**parent["options"], **given}
-    return Config(
-        arch=arch,
-        options=dataclasses.asdict(resolve_options(arch, size, given)),
-        batch_tokens=batch_tokens or architecture(arch).recipe.batch_tokens,
-        init=str(init) if init else None,
-        data=data,
-        training=training,
-        end=end,
-        **rest,
-    )
-
-
-class _Watcher:
-    """Turns the first Ctrl-C or SIGTERM in training into a request to stop; shows progress."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self._bars = ExitStack()
-        self._bar: Bar | None = None
-        self.code = 0
-        self.armed = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._handle)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        code = 128 + number
-        if self.armed and not self.code:
-            self.code = code
-            return
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        raise SystemExit(code)
-
-    def interrupted(self) -> bool:
-        return self.code != 0
-
-    def translated(self, done: int, total: int) -> None:
-        if self._bar is None:
-            progress = self._screen.progress("translating the test split", total)
-            self._bar = self._bars.enter_context(progress)
-        self._bar.advance(done - self._bar.done)
-        if done == total:
-            self._bars.close()
-
-
-def _follow(begin: Any, folder: Path, screen: Screen) -> int:
-    """Show the events of a run as they come; give the exit code."""
-    from nmt_cli.display import report_table
-    from nmt_cli.experiment import Evaluated, Note, Prepared
-    from nmt_cli.training import Step, Stopped, Validated, Warned
-
-    watcher = _Watcher(screen)
-    events = begin(watcher)
-    for event in events:
-        if isinstance(event, Note):
-            screen.note(event.text)
-        if not isinstance(event, Prepared):
-            continue
-        watcher.armed = True
-        with screen.progress("training", event.last_step) as bar:
-            bar.start_from(event.step)
-            for inner in events:
-                if isinstance(inner, Step):
-                    bar.advance(1, f"loss {inner.loss:.3f}  {inner.tokens_per_s:,.0f} tokens/s")
-                elif isinstance(inner, Validated):
-                    _show_validation(inner, bar, screen)
-                elif isinstance(inner, Warned):
-                    screen.note(f"warning: {inner.message}")
-                elif isinstance(inner, Stopped):
-                    break
-        watcher.armed = False
-        if isinstance(inner, Stopped) and inner.interrupted:
-            screen.note(f"stopped at step {inner.step}; go on by `nmt train --resume {folder}`")
-            return watcher.code
-        screen.note(f"stopped at step {inner.step}: {inner.reason}; translating the test split")
-    if isinstance(event, Evaluated):
-        typer.echo(report_table(event.report))
-        screen.note(f'\nnext: echo "A sentence." | nmt translate -m {folder}')
-    return 0
-
-
-def _show_validation(event: Any, bar: Bar, screen: Screen) -> None:
-    screen.note(
-        f"step {event.step}  epoch {event.epoch}  validation: greedy BLEU {event.score.bleu:.1f}, "
-        f"loss {event.score.loss:.3f}" + ("  (best so far)" if event.best else "")
-    )

@@ -162,6 +162,8 @@ def translate(
         runs = [newest_run()]
         screen.note(f"model: {runs[0].path}")
     translator = load_translator(runs, chosen_device, chosen_precision)
+    if align or attention is not None:
+        _require_attention(translator, runs, screen)
     size = BatchSize(batch_tokens or _BATCH_TOKENS, batch_sentences)
     work = _Work(translator, options, size, expand, screen)
     form = _Form(n_best, scores, align, attention, layer, head)
@@ -238,6 +240,23 @@ def _check_attention(path: Path | None, layer: int | None, head: int | None, ali
         check_format(path, (*FORMATS, ".json"))
     elif not align and (layer is not None or head is not None):
         raise NmtError("--layer and --head need --attention FILE or --align")
+
+
+def _require_attention(translator: Translator, runs: Sequence[RunFolder], screen: Screen) -> None:
+    """Say at once which runs have no attention to show, and stop if none has."""
+    from nmt_cli.models.ensemble import Ensemble
+    from nmt_cli.translation import heads_by_layer
+
+    model = translator.model
+    members = model.models() if isinstance(model, Ensemble) else [model]
+    silent = [run for run, member in zip(runs, members, strict=True) if not heads_by_layer(member)]
+    if len(silent) == len(runs):
+        raise NmtError(
+            f"{silent[0].path}: {silent[0].config()['arch']} has no attention to show or align by; "
+            "give -m a run of one that has, such as lstm-attn or transformer"
+        )
+    for run in silent:
+        screen.note(f"warning: {run.path}: has no attention; that of the others is taken")
 
 
 def _lines(work: _Work, form: _Form, group: Sequence[str]) -> Iterator[str]:

@@ -23,16 +23,17 @@ class Ensemble(Seq2Seq):
         limits = [member.max_positions for member in members if member.max_positions]
         self.max_positions = min(limits, default=None)
 
-    def _models(self) -> list[Seq2Seq]:
+    def models(self) -> list[Seq2Seq]:
+        """List the members."""
         return [cast(Seq2Seq, member) for member in self.members]
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
         """Give the tuple of the members' memories."""
-        return tuple(member.encode(src, src_mask) for member in self._models())
+        return tuple(member.encode(src, src_mask) for member in self.models())
 
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
         """Give the tuple of the members' first states."""
-        pairs = zip(self._models(), cast(tuple[Tree, ...], memory), strict=True)
+        pairs = zip(self.models(), cast(tuple[Tree, ...], memory), strict=True)
         return tuple(member.start(part, max_length) for member, part in pairs)
 
     def decode(
@@ -40,7 +41,7 @@ class Ensemble(Seq2Seq):
     ) -> Decoded:
         """Let every member read the tokens; attention lists the layers of all members."""
         parts = zip(
-            self._models(),
+            self.models(),
             cast(tuple[Tree, ...], memory),
             cast(tuple[Tree, ...], state),
             strict=True,
@@ -52,7 +53,7 @@ class Ensemble(Seq2Seq):
 
     def project(self, hidden: Tensor) -> Tensor:
         """Average the members' log-probabilities: (..., V)."""
-        parts = zip(self._models(), hidden.split(self.widths, dim=-1), strict=True)
+        parts = zip(self.models(), hidden.split(self.widths, dim=-1), strict=True)
         log_probs = [_log_probs(member.project(part)) for member, part in parts]
         return torch.stack(log_probs).mean(0)
 

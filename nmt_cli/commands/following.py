@@ -1,0 +1,94 @@
+"""A run on the screen: its events as they come, and Ctrl-C as a request to save and stop."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+
+import typer
+
+from nmt_cli.display import Bar, Screen, report_table
+from nmt_cli.experiment import Evaluated, Note, Prepared, RunEvent, Watcher
+from nmt_cli.training import Step, Stopped, Validated, Warned
+
+
+class _Watcher:
+    """Turns the first Ctrl-C or SIGTERM in training into a request to stop; shows progress."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._bars = ExitStack()
+        self._bar: Bar | None = None
+        self.code = 0
+        self.armed = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        code = 128 + number
+        if self.armed and not self.code:
+            self.code = code
+            return
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(code)
+
+    def interrupted(self) -> bool:
+        return self.code != 0
+
+    def translated(self, done: int, total: int) -> None:
+        if self._bar is None:
+            progress = self._screen.progress("translating the test split", total)
+            self._bar = self._bars.enter_context(progress)
+        self._bar.advance(done - self._bar.done)
+        if done == total:
+            self._bars.close()
+
+
+def follow(begin: Callable[[Watcher], Iterator[RunEvent]], folder: Path, screen: Screen) -> int:
+    """Show the events of a run as they come; give the exit code."""
+    watcher = _Watcher(screen)
+    events, code = begin(watcher), 0
+    for event in events:
+        if isinstance(event, Note):
+            screen.note(event.text)
+        elif isinstance(event, Prepared):
+            watcher.armed = True
+            with screen.progress("training", event.last_step) as bar:
+                bar.start_from(event.step)
+                stopped = _show_training(events, bar, screen)
+            watcher.armed = False
+            if stopped.interrupted:
+                code = watcher.code
+            else:
+                screen.note(
+                    f"stopped at step {stopped.step}: {stopped.reason}; translating the test split"
+                )
+        elif isinstance(event, Evaluated):
+            typer.echo(report_table(event.report))
+            screen.note(f'\nnext: echo "A sentence." | nmt translate -m {folder}')
+    return code
+
+
+def _show_training(events: Iterator[RunEvent], bar: Bar, screen: Screen) -> Stopped:
+    for event in events:
+        if isinstance(event, Step):
+            bar.advance(1, f"loss {event.loss:.3f}  {event.tokens_per_s:,.0f} tokens/s")
+        elif isinstance(event, Validated):
+            _show_validation(event, bar, screen)
+        elif isinstance(event, Warned):
+            screen.note(f"warning: {event.message}")
+        elif isinstance(event, Stopped):
+            return event
+    raise AssertionError("training ends with Stopped")
+
+
+def _show_validation(event: Validated, bar: Bar, screen: Screen) -> None:
+    screen.note(
+        f"step {event.step}  epoch {event.epoch + 1}  validation: "
+        f"greedy BLEU {event.score.bleu:.1f}, loss {event.score.loss:.3f}"
+        + ("  (best so far)" if event.best else "")
+    )

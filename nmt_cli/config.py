@@ -1,0 +1,203 @@
+"""What decides a run: all that a user may set, as ``config.json`` keeps it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt_cli import tokenizer
+from nmt_cli.batches import BatchSize
+from nmt_cli.corpus.lines import EncodingErrors
+from nmt_cli.corpus.pairs import Request
+from nmt_cli.corpus.readers import is_generated
+from nmt_cli.errors import NmtError
+from nmt_cli.models import architecture, resolve_options
+from nmt_cli.models.options import parse_assignments
+from nmt_cli.precision import DeviceChoice, PrecisionChoice
+from nmt_cli.runs import RunFolder
+from nmt_cli.tokenizer import TextRule
+from nmt_cli.training import TrainingOptions
+
+_GENERATED_DROPOUT = 0.0
+_GENERATED_SMOOTHING = 0.0
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the text comes from."""
+
+    spec: str
+    valid: str | None
+    test: str | None
+    src_lang: str | None
+    tgt_lang: str | None
+    columns: tuple[str, str] | None
+    encoding_errors: EncodingErrors
+    max_words: int
+
+    def request(self) -> Request:
+        """Give what the readers need to know."""
+        return Request(self.src_lang, self.tgt_lang, self.columns, self.encoding_errors)
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """How text becomes ids; no size lets the data decide."""
+
+    kind: tokenizer.Kind
+    size: int | None
+    separate: bool
+    normalization: tokenizer.Normalization
+    lowercase: bool
+
+    def rule(self) -> TextRule:
+        """Give the normalisation."""
+        return TextRule(self.normalization, self.lowercase)
+
+
+@dataclass(frozen=True)
+class End:
+    """When training ends: the first that is reached; none takes the recipe's epochs."""
+
+    steps: int | None = None
+    epochs: float | None = None
+    minutes: float | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that decides a run."""
+
+    arch: str
+    options: dict[str, Any]
+    data: DataConfig
+    tokenizer: TokenizerConfig
+    training: dict[str, Any]
+    """Fields of ``TrainingOptions`` that the user set; the rest follow from recipe and data."""
+    batch_tokens: int
+    batch_sentences: int | None
+    end: End
+    seed: int
+    precision: PrecisionChoice
+    device: DeviceChoice
+    threads: int | None
+    init: str | None = None
+
+    def batch_size(self) -> BatchSize:
+        """Give the budget of a batch."""
+        return BatchSize(self.batch_tokens, self.batch_sentences)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the form that ``config.json`` holds under ``request``."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Config:
+        """Read what ``as_json`` gave.
+
+        Raises:
+            NmtError: if it is not that.
+        """
+        try:
+            data = dict(values["data"])
+            data["columns"] = tuple(data["columns"]) if data["columns"] else None
+            return cls(
+                **{
+                    **values,
+                    "data": DataConfig(**data),
+                    "tokenizer": TokenizerConfig(**values["tokenizer"]),
+                    "end": End(**values["end"]),
+                }
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise NmtError(f"config.json: damaged: its request cannot be read ({error})") from None
+
+
+def resolve(
+    arch: str,
+    size: str,
+    assignments: list[str],
+    dropout: float | None,
+    init: Path | None,
+    *,
+    data: DataConfig,
+    training: dict[str, Any],
+    end: End,
+    batch_tokens: int | None,
+    **rest: Any,
+) -> Config:
+    """Resolve the architecture's options and recipe.
+
+    A generated corpus has no noise to guard against: no dropout, no label smoothing, and a few
+    epochs suffice. With --init the options, the peak rate and its warm-up are the parent's where
+    the user gives no others.
+    """
+    given: dict[str, Any] = dict(parse_assignments(assignments))
+    if dropout is not None:
+        given["dropout"] = dropout
+    parent = RunFolder(init).config() if init is not None else None
+    if parent is not None:
+        arch = parent["arch"]
+    rates = architecture(arch).size_training.get(size, {})
+    if parent is not None:
+        inherited = parent["request"]["training"]
+        rates = {name: inherited[name] for name in ("lr", "warmup") if name in inherited}
+    training = {**rates, **training}
+    if is_generated(data.spec):
+        given.setdefault("dropout", _GENERATED_DROPOUT)
+        training = {"label_smoothing": _GENERATED_SMOOTHING, **training}
+        end = end if end != End() else End(epochs=architecture(arch).recipe.generated_epochs)
+    if parent is not None:
+        given = {**parent["options"], **given}
+    return Config(
+        arch=arch,
+        options=dataclasses.asdict(resolve_options(arch, size, given)),
+        batch_tokens=batch_tokens or architecture(arch).recipe.batch_tokens,
+        init=str(init) if init else None,
+        data=data,
+        training=training,
+        end=end,
+        **rest,
+    )
+
+
+def resolve_training(config: Config, per_epoch: int) -> TrainingOptions:
+    """Fill in what the user left open from the recipe and the size of the data.
+
+    Raises:
+        NmtError: if the cosine schedule is to run without a last step.
+    """
+    recipe = architecture(config.arch).recipe
+    end = config.end
+    if end.steps is None and end.epochs is None and end.minutes is None:
+        end = End(epochs=recipe.epochs)
+    bounds = [bound for bound in (end.steps, _steps_of(end.epochs, per_epoch)) if bound is not None]
+    chosen = dict(config.training)
+    every = chosen.pop("validate_every", None) or min(max(per_epoch, 100), 500)
+    defaults = {
+        "lr": recipe.lr,
+        "warmup": min(recipe.warmup, max(50, 2 * per_epoch)),
+        "schedule": recipe.schedule,
+        "accumulate": 1,
+        "label_smoothing": recipe.label_smoothing,
+        "clip_norm": recipe.clip_norm,
+        "weight_decay": recipe.weight_decay,
+        "betas": recipe.betas,
+        "validate_every": every,
+        "save_every": every,
+        "average": None,
+        "patience": 10,
+        "last_step": min(bounds) if bounds else None,
+        "minutes": end.minutes,
+    }
+    options = TrainingOptions(**{**defaults, **chosen})
+    if options.schedule == "cosine" and options.last_step is None:
+        raise NmtError("--schedule cosine needs to know its end: give --steps or --epochs")
+    return options
+
+
+def _steps_of(epochs: float | None, per_epoch: int) -> int | None:
+    return None if epochs is None else max(1, math.ceil(epochs * per_epoch))
