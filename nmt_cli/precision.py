@@ -114,4 +114,4 @@ def _keep_freed_memory() -> None:
     except (OSError, AttributeError):
         return
     mallopt(_M_MMAP_THRESHOLD, 32 << 20)
-    mallopt(_M_TRIM_THRESHOLD, 1 << 30)
+    mallopt(_M_TRIM_THRESHOLD, -1)  # never

@@ -1,5 +1,6 @@
 """Bad input: one line that says what, where and what to do, and exit code 2."""
 
+import dataclasses
 import json
 import random
 import shutil
@@ -11,6 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nmt_cli import cli
+from nmt_cli.models import Vocabulary, architecture, resolve_options
+from nmt_cli.runs import RunFolder
+from nmt_cli.training import weights_of
 from tests.conftest import write_pairs
 
 
@@ -217,6 +221,26 @@ def test_init_refuses_what_it_would_ignore(trained, fails):
     data = ("-d", "pairs", "-s", "en", "-t", "fr", "-o", "new")
     for option in (("-a", "lstm"), ("--vocab-size", 500), ("--lowercase",), ("--size", "base")):
         fails("train", *data, "--init", trained, *option, mentions=["--init", str(trained)])
+
+
+def test_options_that_do_not_fit_the_parents_weights_are_to_blame(trained, fails):
+    data = ("-d", "pairs", "-s", "en", "-t", "fr", "-o", "new")
+    words = ["-O d_model=32:", f"not the options of {trained}"]
+    fails("train", *data, "--init", trained, "-O", "d_model=32", mentions=words)
+
+
+def test_options_of_the_architecture_stay_with_resume(trained, fails):
+    fails("train", "--resume", trained, "-O", "layers=2", mentions=["-O: cannot be changed"])
+
+
+def test_a_model_without_attention_is_named_before_any_line_is_read(trained, tmp_path, fails):
+    run = RunFolder(Path(shutil.copytree(trained, tmp_path / "R")))
+    options = resolve_options("lstm", "tiny", {})
+    model = architecture("lstm").build(options, Vocabulary(**run.config()["vocab"]))
+    run.write_weights(weights_of(model))
+    run.update_config(arch="lstm", options=dataclasses.asdict(options))
+    for asked in (("--align",), ("--attention", "map.json")):
+        fails("translate", "-m", "R", *asked, "a.tsv", mentions=["R: lstm has no attention"])
 
 
 def test_a_pair_of_one_endless_word_is_left_out_aloud(tmp_path, fails):

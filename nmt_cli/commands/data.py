@@ -9,12 +9,12 @@ import typer
 
 from nmt_cli.errors import NmtError
 
-app = typer.Typer(help="Write a synthetic corpus.", no_args_is_help=True)
+app = typer.Typer(help="Make a synthetic corpus: data make toy.", no_args_is_help=True)
 
 
 @app.callback()
 def _data() -> None:
-    """Write a synthetic corpus."""
+    """Make a synthetic corpus: data make toy."""
 
 
 @app.command()
@@ -44,7 +44,10 @@ def make(
     ]
     taken = [path for path in targets if path.exists()]
     if taken and not overwrite:
-        raise NmtError(f"{taken[0]}: is there already; replace it with --overwrite, or give -o")
+        raise NmtError(
+            f"{taken[0]}: is there already; replace it with --overwrite, or give "
+            "another folder with -o"
+        )
     splits = toy.make(toy.ToyOptions(train, seed))
     folder.mkdir(parents=True, exist_ok=True)
     for split, pairs in splits.items():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import fmean
 from types import FrameType
 
 import typer
@@ -13,6 +15,9 @@ import typer
 from nmt_cli.display import Bar, Screen, report_table
 from nmt_cli.experiment import Evaluated, Note, Prepared, RunEvent, Watcher
 from nmt_cli.training import Step, Stopped, Validated, Warned
+
+_SHOWN_STEPS = 50
+"""What a step costs and gains jumps with the batch, so the mean of so many is shown."""
 
 
 class _Watcher:
@@ -59,7 +64,7 @@ def follow(begin: Callable[[Watcher], Iterator[RunEvent]], folder: Path, screen:
             watcher.armed = True
             with screen.progress("training", event.last_step) as bar:
                 bar.start_from(event.step)
-                stopped = _show_training(events, bar, screen)
+                stopped = _show_training(events, event.per_epoch, bar, screen)
             watcher.armed = False
             if stopped.interrupted:
                 code = watcher.code
@@ -73,22 +78,23 @@ def follow(begin: Callable[[Watcher], Iterator[RunEvent]], folder: Path, screen:
     return code
 
 
-def _show_training(events: Iterator[RunEvent], bar: Bar, screen: Screen) -> Stopped:
+def _show_training(events: Iterator[RunEvent], per_epoch: int, bar: Bar, screen: Screen) -> Stopped:
+    """Show steps, as means of the last ones, and validations."""
+    last: deque[Step] = deque(maxlen=_SHOWN_STEPS)
     for event in events:
         if isinstance(event, Step):
-            bar.advance(1, f"loss {event.loss:.3f}  {event.tokens_per_s:,.0f} tokens/s")
+            last.append(event)
+            loss = fmean(step.loss for step in last)
+            speed = fmean(step.tokens_per_s for step in last)
+            bar.advance(1, f"loss {loss:.3f}  {speed:,.0f} tokens/s")
         elif isinstance(event, Validated):
-            _show_validation(event, bar, screen)
+            screen.note(
+                f"step {event.step}  epoch {event.step / per_epoch:.1f}  validation: "
+                f"greedy BLEU {event.score.bleu:.1f}, loss {event.score.loss:.3f}"
+                + ("  (best so far)" if event.best else "")
+            )
         elif isinstance(event, Warned):
             screen.note(f"warning: {event.message}")
         elif isinstance(event, Stopped):
             return event
     raise AssertionError("training ends with Stopped")
-
-
-def _show_validation(event: Validated, bar: Bar, screen: Screen) -> None:
-    screen.note(
-        f"step {event.step}  epoch {event.epoch + 1}  validation: "
-        f"greedy BLEU {event.score.bleu:.1f}, loss {event.score.loss:.3f}"
-        + ("  (best so far)" if event.best else "")
-    )

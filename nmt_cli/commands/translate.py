@@ -58,7 +58,12 @@ def translate(
             min=1, max=MOST_BEAMS, help="Print N lines each: number, score, text, by tabs."
         ),
     ] = None,
-    scores: Annotated[bool, typer.Option("--scores", help="Print score, tab, text.")] = False,
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores", help="Print score, tab, text; the score is log P by length penalty."
+        ),
+    ] = False,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw translations instead of searching the best.")
     ] = False,
@@ -98,7 +103,10 @@ def translate(
     ] = None,
     attention: Annotated[
         Path | None,
-        typer.Option(help="Draw attention: a .png, .svg, .pdf or .json file, numbered by line."),
+        typer.Option(
+            help="Draw the attention between subwords: .png, .svg, .pdf or .json, one file a line: "
+            "map.png gives map-1.png."
+        ),
     ] = None,
     layer: Annotated[
         int | None, typer.Option(min=1, max=MANY, help="Attending layer.  (default: mean of all)")
@@ -107,7 +115,12 @@ def translate(
         int | None, typer.Option(min=1, max=MANY, help="Attention head.  (default: mean of all)")
     ] = None,
     align: Annotated[
-        bool, typer.Option("--align", help="Append word alignments i-j after a tab.")
+        bool,
+        typer.Option(
+            "--align",
+            help="Append, after a tab, which source word each word attends to most: pairs "
+            "source-target, of words between spaces, counted from 0.",
+        ),
     ] = False,
     device: DeviceOption = Device.auto,
     precision: Annotated[

@@ -70,7 +70,8 @@ class Mamba(Mixer):
         self.selection = nn.Linear(E, self.rank + 2 * N, bias=False)
         self.step = nn.Parameter(torch.empty(E, self.rank))
         self.step_bias = nn.Parameter(torch.empty(E))
-        self.log_decay = nn.Parameter(torch.arange(1, N + 1).float().log().repeat(E, 1))  # (E, N)
+        orders = torch.arange(1, N + 1).float()  # of the diagonal of A (section 3.6, S4D-Real)
+        self.log_decay = nn.Parameter(orders.log()[:, None].repeat(1, E))  # (N, E)
         self.skip = nn.Parameter(torch.ones(E))
         self.out = nn.Linear(E, D, bias=False)
         with torch.no_grad():
@@ -81,9 +82,9 @@ class Mamba(Mixer):
             self.step_bias.copy_(torch.log(torch.expm1(log_step.exp())))  # softplus gives the step
 
     def start(self, rows: int) -> Tree:
-        """Give (the d_conv - 1 inputs of the convolution before, states (B, E, N)), all zero."""
+        """Give (the d_conv - 1 inputs of the convolution before, states (B, N, E)), all zero."""
         past = self.kernel.new_zeros(rows, len(self.kernel) - 1, self.d_inner)
-        return past, self.kernel.new_zeros(rows, self.d_inner, self.d_state)
+        return past, self.kernel.new_zeros(rows, self.d_state, self.d_inner)
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
         """Run over x (B, T, D)."""
@@ -99,9 +100,9 @@ class Mamba(Mixer):
             [self.rank, self.d_state, self.d_state], dim=-1
         )
         delta = F.softplus(low @ self.step.t() + self.step_bias)  # (B, T, E)
-        decay = torch.exp(delta.unsqueeze(-1) * -torch.exp(self.log_decay))  # (B, T, E, N)
-        states = scan(decay, (delta * u).unsqueeze(-1) * B.unsqueeze(2), h)
-        y = (states @ C.unsqueeze(-1)).squeeze(-1) + self.skip * u
+        decay = torch.exp(delta.unsqueeze(2) * -torch.exp(self.log_decay))  # (B, T, N, E)
+        states = scan(decay, (delta * u).unsqueeze(2) * B.unsqueeze(-1), h)
+        y = (C.unsqueeze(2) @ states).squeeze(2) + self.skip * u
         return self.out(y * F.silu(z)), (past, states[:, -1])
 
 

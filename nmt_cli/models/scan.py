@@ -58,19 +58,17 @@ def _is_wide(a: Tensor) -> bool:
 
 
 def _loop(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
-    h = torch.empty_like(b)
-    for a_t, b_t, h_t in zip(a.unbind(1), b.unbind(1), h.unbind(1), strict=True):
-        start = torch.addcmul(b_t, a_t, start, out=h_t)
+    h = b.clone()
+    for a_t, h_t in zip(a.unbind(1), h.unbind(1), strict=True):
+        start = h_t.addcmul_(a_t, start)
     return h
 
 
 def _loop_back(a: Tensor, d_h: Tensor) -> Tensor:
-    g = torch.empty_like(d_h)
-    g[:, -1] = d_h[:, -1]
-    steps = list(zip(a.unbind(1)[1:], d_h.unbind(1)[:-1], g.unbind(1)[:-1], strict=True))
-    later = g[:, -1]
-    for a_next, d_t, g_t in reversed(steps):
-        later = torch.addcmul(d_t, a_next, later, out=g_t)
+    g = d_h.clone()
+    *earlier, later = g.unbind(1)
+    for a_next, g_t in zip(reversed(a.unbind(1)[1:]), reversed(earlier), strict=True):
+        later = g_t.addcmul_(a_next, later)
     return g
 
 

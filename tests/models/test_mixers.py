@@ -91,7 +91,7 @@ def test_sru(v):
 def test_mamba(d_conv):
     mixer, x = make(Mamba, MambaOptions(d_model=D, heads=2, d_state=3, expand=2, d_conv=d_conv))
     E, N, silu = 2 * D, 3, nn.functional.silu
-    A = -torch.exp(mixer.log_decay)
+    A = -torch.exp(mixer.log_decay).T
     inner, z = mixer.input(x).split(E, dim=1)
     padded = torch.cat([torch.zeros(d_conv - 1, E).double(), inner])
     h, out = torch.zeros(E, N).double(), []
