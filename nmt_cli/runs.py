@@ -256,9 +256,10 @@ class RunFolder:
     def _weights_path(self) -> Path:
         path = self._files / WEIGHTS
         if not path.is_file():
+            saved = (self.path / "last" / "LATEST").is_file()
+            more = f"go on by `nmt train --resume {self.path}`" if saved else "train it anew"
             raise NmtError(
-                f"{path}: no such file; a run has weights after its first validation, so let it "
-                f"train on by `nmt train --resume {self.path}`"
+                f"{path}: no such file; a run has weights after its first validation: {more}"
             )
         return path
 

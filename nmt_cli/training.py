@@ -40,6 +40,7 @@ class TrainingOptions:
     accumulate: int
     label_smoothing: float
     clip_norm: float
+    """Largest global norm of the gradients; 0 does not clip."""
     weight_decay: float
     betas: tuple[float, float]
     validate_every: int
@@ -262,10 +263,10 @@ class Trainer:
         batches = [batch.to(self._device) for batch in batches]
         tokens = sum(int(batch.tgt_mask[:, 1:].sum()) for batch in batches)
         loss = self._gradients(batches, tokens)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
+        norm = self._clip()
         warning = None
         if not self.scaler.is_enabled():
-            self._check(loss, float(norm))
+            self._check(loss, norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.scaler.is_enabled() and self.scaler.get_scale() < _SMALLEST_SCALE:
@@ -282,6 +283,11 @@ class Trainer:
                 total += backward(self.model, batch, self.options.label_smoothing, scale)
         self.scaler.unscale_(self.optimizer)
         return float(total) / tokens
+
+    def _clip(self) -> float:
+        """Clip the gradients by their global norm, and give what it was."""
+        most = self.options.clip_norm or math.inf
+        return float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), most))
 
     def _check(self, loss: float, norm: float) -> None:
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -310,8 +316,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self._device.type, enabled=False)
         self.precision = Precision("fp32", "fp16 overflowed")
         loss = self._gradients(batches, tokens)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
-        self._check(loss, float(norm))
+        self._check(loss, self._clip())
         self.optimizer.step()
         return f"fp16 overflows again and again at step {self.progress.step + 1}: going on in fp32"
 
@@ -322,7 +327,8 @@ class Trainer:
         self.model.eval()
         score = self._validate(self.model)
         self.model.train()
-        best = math.isfinite(score.loss) and score.beats(progress.best)
+        sound = math.isfinite(score.loss) and not progress.hopeless
+        best = sound and score.beats(progress.best)
         progress.stale = 0 if best else progress.stale + 1
         if best:
             progress.best = score

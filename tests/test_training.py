@@ -251,6 +251,27 @@ def test_an_absurd_loss_for_twenty_steps_is_divergence():
         list(trainer.run(never))
 
 
+def test_a_model_whose_loss_has_gone_wrong_is_never_the_best():
+    trainer = make_trainer([Score(1, 1)], last_step=100, lr=1e-9, warmup=0, validate_every=10)
+    events = trainer.run(never)
+    with torch.no_grad():
+        trainer.model.projection.bias[5:].add_(1e4)
+    validated = [next(event for event in events if isinstance(event, Validated))]
+    assert [event.best for event in validated] == [False]
+    assert trainer.best_weights == {}
+
+
+def test_clip_norm_of_zero_clips_nothing():
+    def weights(clip_norm):
+        trainer = make_trainer(clip_norm=clip_norm)
+        list(trainer.run(never))
+        return copied_weights(trainer.model)
+
+    free, wide, tight = weights(0), weights(1e9), weights(1e-3)
+    assert all(torch.equal(free[name], wide[name]) for name in free)
+    assert not all(torch.equal(free[name], tight[name]) for name in free)
+
+
 def test_training_in_bf16_learns_as_in_fp32():
     losses = {}
     for name in ("fp32", "bf16"):

@@ -157,7 +157,8 @@ def train(
         ),
     ] = None,
     clip_norm: Annotated[
-        float | None, typer.Option(min=0, callback=finite, help="Largest norm of the gradient.")
+        float | None,
+        typer.Option(min=0, callback=finite, help="Largest norm of the gradient; 0: any."),
     ] = None,
     average: Annotated[
         int | None,

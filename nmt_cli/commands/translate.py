@@ -335,7 +335,7 @@ def _draw(path: Path, alignment: object, screen: Screen) -> None:
 
 
 _BATCH_TOKENS = 2048
-_FILE_GROUP = 2000
+_FIRST_GROUP, _FILE_GROUP = 125, 2000
 """Lines of a file that are sorted by length and translated together."""
 _PIPE_GROUP = 64
 _PATIENCE_S = 0.05
@@ -353,11 +353,11 @@ def _groups(
 
     if files:
         for path in files:
-            yield from _chunks(read_lines(path, errors), _FILE_GROUP)  # type: ignore[arg-type]
+            yield from _chunks(read_lines(path, errors))  # type: ignore[arg-type]
         return
     if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
         lines = decode_lines(sys.stdin.buffer, "stdin", errors)  # type: ignore[arg-type]
-        yield from _chunks(lines, _FILE_GROUP)
+        yield from _chunks(lines)
         return
     if sys.stdin.isatty():
         screen.note("type a sentence and press return; Ctrl-D ends")
@@ -365,11 +365,14 @@ def _groups(
     yield from _decoded_groups(raw, errors)
 
 
-def _chunks(lines: Iterator[str], count: int) -> Iterator[list[str]]:
+def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
+    """Group the lines of a file: a few at first, so that something is seen, then ever more."""
     from itertools import islice
 
+    count = _FIRST_GROUP
     while group := list(islice(lines, count)):
         yield group
+        count = min(2 * count, _FILE_GROUP)
 
 
 def _raw_groups(most: int) -> Iterator[list[bytes]]:
