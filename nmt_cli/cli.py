@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from nmt_cli import __version__
+from nmt_cli import __version__, signals
 from nmt_cli.commands import archs, data, evaluate, runs, train, translate
 from nmt_cli.errors import NmtError
 
@@ -52,6 +52,7 @@ def _root(
 
 def main() -> None:
     """Run ``nmt`` and exit with its code."""
+    signals.end_at_once()
     sys.exit(run())
 
 
@@ -71,7 +72,7 @@ def run() -> int:
         return 0
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("interrupted\n")
-        return 130
+        return signals.INTERRUPTED
     except OSError as error:
         _silence_stdout()
         where = f"{error.filename}: " if error.filename else "output cannot be written: "

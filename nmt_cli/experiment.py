@@ -114,7 +114,7 @@ def start(
     yield from session.make_tokenizers()
     yield from session.build()
     if config.init is not None:
-        _start_from(RunFolder(Path(config.init)), config, session.model)
+        yield from _start_from(RunFolder(Path(config.init)), config, session.model)
     if replaces:
         folder.write_beside()
     try:
@@ -124,23 +124,25 @@ def start(
         folder.discard_beside()
 
 
-def _start_from(parent: RunFolder, config: Config, model: Seq2Seq) -> None:
+def _start_from(parent: RunFolder, config: Config, model: Seq2Seq) -> Iterator[Note]:
     """Take the weights of ``--init``; options that change their shapes are to blame, not they."""
+    before = parent.config()["options"]
+    changed = [
+        f"-O {name}={value}"
+        for name, value in config.options.items()
+        if before.get(name) != value and name != "dropout"
+    ]
     try:
         parent.load_weights(model)
     except NmtError as error:
-        before = parent.config()["options"]
-        changed = [
-            f"-O {name}={value}"
-            for name, value in config.options.items()
-            if before.get(name) != value and name != "dropout"
-        ]
         if not changed:
             raise
         raise NmtError(
             f"{' '.join(changed)}: not the options of {parent.path}, whose weights --init starts "
             f"from ({error})"
         ) from None
+    if changed:
+        yield Note(f"warning: {' '.join(changed)}: the weights of {parent.path} learnt another")
 
 
 def resume(folder: RunFolder, changes: dict[str, Any], watcher: Watcher) -> Iterator[RunEvent]:

@@ -41,7 +41,7 @@ _OWN = (
     "training-pairs.safetensors",
 )  # fmt: skip
 """The files of a run, beside the folder ``last``."""
-_BESIDE, _COMPLETE, _MOVING = ".new", ".complete", ".moving"
+_BESIDE, _COMPLETE, _MOVING = ".nmt-new", ".nmt-complete", ".nmt-moving"
 """Where a run that is to replace another stands: until it has weights; while the old one goes;
 while it moves up."""
 DEFAULT_ROOT = Path("checkpoints")
@@ -66,14 +66,24 @@ class RunFolder:
         return self._files / "log.jsonl"
 
     def exists(self) -> bool:
-        """Tell whether a run, or a part of one, is here.
+        """Tell whether a run is here.
 
         Raises:
-            NmtError: if there is something that is no folder.
+            NmtError: if there is something that a run could not be written into.
         """
         if self.path.exists() and not self.path.is_dir():
             raise NmtError(f"{self.path}: is a file; choose a folder with -o")
-        return any((self.path / name).exists() for name in (*_OWN, "last"))
+        if self.path.is_symlink() and not self.path.exists():
+            raise NmtError(f"{self.path}: is a link to nothing; choose a folder with -o")
+        if (self.path / "config.json").is_file():
+            return True
+        for name in (*_OWN, "last"):
+            if (self.path / name).exists():
+                raise NmtError(
+                    f"{self.path / name}: would be written over, and is of no run (there is no "
+                    "config.json beside it); move it away, or choose another folder with -o"
+                )
+        return False
 
     def size(self) -> int:
         """Give its bytes on disk; a file that stands there twice by a link counts once."""
@@ -97,6 +107,11 @@ class RunFolder:
     def _read_config(self) -> dict[str, Any]:
         path = self._files / "config.json"
         if not path.is_file():
+            if any((self.path / name).is_dir() for name in (_COMPLETE, _MOVING)):
+                raise NmtError(
+                    f"{self.path}: the run is being replaced, or that was cut short; then `nmt "
+                    f"train --resume {self.path}` finishes it"
+                )
             raise NmtError(
                 f"{self.path}: no run here (no config.json); train one with `nmt train -o "
                 f"{self.path}`, or see `nmt runs`"
@@ -161,10 +176,15 @@ class RunFolder:
 
     def settle(self) -> None:
         """Finish replacing a run where that was cut short."""
-        complete, moving = self.path / _COMPLETE, self.path / _MOVING
-        if complete.is_dir():
+        self._move_up()
+        complete = self.path / _COMPLETE
+        if (complete / WEIGHTS).is_file():
             self.clear()
-            complete.rename(moving)
+            complete.rename(self.path / _MOVING)
+            self._move_up()
+
+    def _move_up(self) -> None:
+        moving = self.path / _MOVING
         if moving.is_dir():
             for entry in sorted(moving.iterdir(), key=lambda entry: entry.name == "config.json"):
                 entry.rename(self.path / entry.name)

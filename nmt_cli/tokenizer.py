@@ -140,21 +140,20 @@ def train(
     try:
         return TrainedModel(_run_trainer(texts, kind, size), size)
     except RuntimeError as error:
-        lowest = re.search(r"required_chars\D*(\d+)|smaller than (\d+)", str(error))
         highest = re.search(r"value <= (\d+)", str(error))
         if highest is None:
-            raise NmtError(_why_not(size, str(error), lowest is not None)) from None
+            raise NmtError(_why_not(size, str(error))) from None
         fitting = int(highest[1])
         on_lowered(size, fitting)
         return TrainedModel(_run_trainer(texts, kind, fitting), fitting)
 
 
-def _why_not(size: int, reason: str, too_small: bool) -> str:
-    needed = max((int(number) for number in re.findall(r"\d+", reason)), default=0)
-    if too_small and needed > size:
+def _why_not(size: int, reason: str) -> str:
+    needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", reason)
+    if needed:
         return (
             f"--vocab-size {size} is too small for this text: bytes and characters alone "
-            f"need {needed}"
+            f"need {needed[1]}"
         )
     return f"the tokenizer could not be trained with --vocab-size {size}: {_last_line(reason)}"
 

@@ -246,7 +246,9 @@ class Trainer:
         if interrupted():
             return "interrupted"
         if options.last_step is not None and progress.step >= options.last_step:
-            return f"the last step ({options.last_step}) is reached"
+            past = f", and the run stands at {progress.step}"
+            past = past if progress.step > options.last_step else ""
+            return f"the last step ({options.last_step}) is reached{past}"
         if options.minutes is not None and progress.seconds >= 60 * options.minutes:
             return f"{options.minutes:g} minutes are over"
         if options.patience and progress.stale >= options.patience:

@@ -59,7 +59,7 @@ def nmt(
         cwd=cwd,
         input=data if data is not None else b"",
         capture_output=True,
-        env={**os.environ, "OMP_NUM_THREADS": "2", **(env or {})},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
         timeout=timeout,
         check=False,
     )

@@ -240,7 +240,14 @@ def test_a_model_without_attention_is_named_before_any_line_is_read(trained, tmp
     run.write_weights(weights_of(model))
     run.update_config(arch="lstm", options=dataclasses.asdict(options))
     for asked in (("--align",), ("--attention", "map.json")):
-        fails("translate", "-m", "R", *asked, "a.tsv", mentions=["R: lstm has no attention"])
+        fails(
+            "translate",
+            "-m",
+            "R",
+            *asked,
+            "a.tsv",
+            mentions=["R: its model (lstm) has no attention"],
+        )
 
 
 def test_a_pair_of_one_endless_word_is_left_out_aloud(tmp_path, fails):

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from nmt_cli.errors import NmtError
 from nmt_cli.runs import RunFolder, find_runs
 
 CONFIG = {
@@ -17,6 +18,7 @@ def write_run(folder, mark):
     folder.write_config({**CONFIG, "mark": mark})
     folder.write_fingerprints([mark])
     folder.append_log({"mark": mark})
+    folder.write_weights({"x": torch.tensor(mark)})
     folder.save_state(mark, {"x": torch.tensor(mark)}, {"mark": mark})
 
 
@@ -55,7 +57,8 @@ def test_the_old_run_stands_until_the_new_one_takes_its_place(replaced):
     replaced.take_place()
     assert whole_run(path) == 2
     assert sorted(entry.name for entry in path.iterdir()) == [
-        "config.json", "last", "log.jsonl", "notes.txt", "training-pairs.safetensors",
+        "config.json", "last", "log.jsonl", "model.safetensors", "notes.txt",
+        "training-pairs.safetensors",
     ]  # fmt: skip
     replaced.append_log({"mark": 3})
     assert len((path / "log.jsonl").read_text().splitlines()) == 2
@@ -64,10 +67,10 @@ def test_the_old_run_stands_until_the_new_one_takes_its_place(replaced):
 def test_a_new_run_that_fails_leaves_the_old_one(replaced):
     replaced.discard_beside()
     assert whole_run(replaced.path) == 1
-    assert not (replaced.path / ".new").exists()
+    assert not (replaced.path / ".nmt-new").exists()
 
 
-@pytest.mark.parametrize("moved", range(5))
+@pytest.mark.parametrize("moved", range(6))
 def test_a_replacement_cut_short_is_finished(replaced, moved, monkeypatch):
     """The moves upwards are cut after so many, the first being the one that decides."""
     from pathlib import Path
@@ -92,4 +95,20 @@ def test_a_part_of_a_run_is_not_written_over(tmp_path):
     """A sentencepiece model of the user's own, in the folder that was named, is theirs."""
     assert not RunFolder(tmp_path).exists()
     (tmp_path / "tokenizer.model").write_text("mine")
-    assert RunFolder(tmp_path).exists()
+    with pytest.raises(NmtError, match=r"tokenizer\.model: would be written over"):
+        RunFolder(tmp_path).exists()
+
+
+@pytest.mark.parametrize("name", [".nmt-complete", ".nmt-new"])
+def test_a_folder_that_only_bears_the_name_replaces_nothing(tmp_path, name):
+    write_run(RunFolder(tmp_path), 1)
+    (tmp_path / name).mkdir()
+    RunFolder(tmp_path).settle()
+    assert whole_run(tmp_path) == 1
+
+
+def test_a_reader_of_a_half_replaced_run_is_told_what_finishes_it(replaced):
+    (replaced.path / ".nmt-new").rename(replaced.path / ".nmt-complete")
+    (replaced.path / "config.json").unlink()
+    with pytest.raises(NmtError, match=r"nmt train --resume .* finishes it"):
+        RunFolder(replaced.path).config()

@@ -112,8 +112,12 @@ def test_a_size_that_the_text_cannot_fill_is_lowered_and_said(kind):
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_size_too_small_for_the_characters_is_an_error(kind):
-    with pytest.raises(NmtError, match="--vocab-size 100 is too small"):
+    with pytest.raises(NmtError, match="--vocab-size 100 is too small") as error:
         train(LINES, TextRule(), kind, 100, never)
+    needed = int(str(error.value).split()[-1])
+    assert train(LINES, TextRule(), kind, needed, never).size == needed
+    with pytest.raises(NmtError, match=f"need {needed}"):
+        train(LINES, TextRule(), kind, needed - 1, never)
 
 
 def test_training_is_the_same_each_time():

@@ -14,6 +14,7 @@ import typer
 
 from nmt_cli.display import Bar, Screen, report_table
 from nmt_cli.experiment import Evaluated, Note, Prepared, RunEvent, Watcher
+from nmt_cli.signals import raise_when_interrupted
 from nmt_cli.training import Step, Stopped, Validated, Warned
 
 _SHOWN_STEPS = 50
@@ -28,18 +29,15 @@ class _Watcher:
         self._bars = ExitStack()
         self._bar: Bar | None = None
         self.code = 0
-        self.armed = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._handle)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        code = 128 + number
-        if self.armed and not self.code:
-            self.code = code
-            return
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        raise SystemExit(code)
+    def arm(self) -> None:
+        """From now on the first Ctrl-C or SIGTERM asks for a stop; a second one ends at once."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self.code = 128 + number
+        raise_when_interrupted()
 
     def interrupted(self) -> bool:
         return self.code != 0
@@ -61,11 +59,11 @@ def follow(begin: Callable[[Watcher], Iterator[RunEvent]], folder: Path, screen:
         if isinstance(event, Note):
             screen.note(event.text)
         elif isinstance(event, Prepared):
-            watcher.armed = True
+            watcher.arm()
             with screen.progress("training", event.last_step) as bar:
                 bar.start_from(event.step)
                 stopped = _show_training(events, event.per_epoch, bar, screen)
-            watcher.armed = False
+            raise_when_interrupted()
             if stopped.interrupted:
                 code = watcher.code
             else:

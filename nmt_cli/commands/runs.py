@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from nmt_cli.runs import RunFolder
 
 
 def runs(
@@ -19,22 +22,24 @@ def runs(
     rows = [["run", "arch", "data", "steps", "BLEU", "finished", "MB"]]
     for run in find_runs(root):
         try:
-            config = run.config()
-        except NmtError:
-            continue
-        bleu = config.get("test_bleu")
-        rows.append(
-            [
-                str(run.path),
-                str(config["arch"]),
-                str(config["request"]["data"]["spec"]),
-                str(config["step"]),
-                "-" if bleu is None else f"{bleu:.1f}",
-                str(config["finished"] or "not yet")[:16].replace("T", " "),
-                f"{run.size() / 1e6:.0f}",
-            ]
-        )
+            rows.append(_row(run))
+        except (NmtError, KeyError, TypeError, ValueError):
+            rows.append([str(run.path), "damaged", *["-"] * 5])
     if len(rows) == 1:
         raise NmtError(f"{root}: no runs here; train one with `nmt train`")
     typer.echo("\n".join(aligned(rows)))
     return 0
+
+
+def _row(run: RunFolder) -> list[str]:
+    config = run.config()
+    bleu = config.get("test_bleu")
+    return [
+        str(run.path),
+        str(config["arch"]),
+        str(config["request"]["data"]["spec"]),
+        str(config["step"]),
+        "-" if bleu is None else f"{bleu:.1f}",
+        str(config["finished"] or "not yet")[:16].replace("T", " "),
+        f"{run.size() / 1e6:.0f}",
+    ]

@@ -28,6 +28,7 @@ from nmt_cli.commands.options import (
     refuse_both,
 )
 from nmt_cli.errors import NmtError
+from nmt_cli.signals import raise_when_interrupted
 
 if TYPE_CHECKING:
     from nmt_cli.batches import BatchSize
@@ -175,6 +176,7 @@ def translate(
         runs = [newest_run()]
         screen.note(f"model: {runs[0].path}")
     translator = load_translator(runs, chosen_device, chosen_precision)
+    raise_when_interrupted()
     if align or attention is not None:
         _require_attention(translator, runs, screen)
     size = BatchSize(batch_tokens or _BATCH_TOKENS, batch_sentences)
@@ -265,8 +267,8 @@ def _require_attention(translator: Translator, runs: Sequence[RunFolder], screen
     silent = [run for run, member in zip(runs, members, strict=True) if not heads_by_layer(member)]
     if len(silent) == len(runs):
         raise NmtError(
-            f"{silent[0].path}: {silent[0].config()['arch']} has no attention to show or align by; "
-            "give -m a run of one that has, such as lstm-attn or transformer"
+            f"{silent[0].path}: its model ({silent[0].config()['arch']}) has no attention to the "
+            "source to show or align by; give -m a run that has, such as one of lstm-attn"
         )
     for run in silent:
         screen.note(f"warning: {run.path}: has no attention; that of the others is taken")
