@@ -399,3 +399,19 @@ def test_a_run_can_be_moved(trained, tmp_path):
     shutil.copytree(trained, moved)
     out = nmt("translate", "-m", moved, cwd=tmp_path, stdin=f"{SOURCES[0]}\n")
     assert text(out) == f"{PAIRS[0][1]}\n"
+
+
+def test_no_library_swallows_an_interrupt_before_the_work_begins(tmp_path):
+    """What Ctrl-C does while modules are imported, some of which catch every exception."""
+    script = (
+        "import os, signal\n"
+        "from nmt_cli import signals\n"
+        "signals.end_at_once()\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except BaseException:\n"
+        "    pass\n"
+        "print('went on')\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, b"", b"interrupted\n")

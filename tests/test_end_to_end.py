@@ -40,7 +40,7 @@ def test_the_commands_of_the_readme_run(tmp_path):
             .replace("translate", "translate --max-length 9")
         )
         echoed, pipe, command = shortened.rpartition(" | ")
-        words = shlex.split(command)
+        words = shlex.split(command, comments=True)
         stdin = shlex.split(echoed)[1] + "\n" if pipe else None
         if "<" in words:
             stdin = (tmp_path / words[words.index("<") + 1]).read_text()
