@@ -32,6 +32,7 @@ register(
         build=build,
         recipe=STACK_RECIPE,
         sizes={"tiny": {"d_model": 64}, "small": {}, "base": {"d_model": 512, "heads": 8}},
+        bf16_on_cpu=True,
         variants=({}, {"norm": "post", "tied": False}),
     )
 )

@@ -218,6 +218,7 @@ register(
             "base": {"d_model": 512, "encoder_layers": 8, "decoder_layers": 8},
         },
         size_training={"base": {"lr": 1e-3}},
+        bf16_on_cpu=True,
         variants=({}, {"kernel": 5, "encoder_layers": 1, "tied": False}, {"kernel": 1}),
     )
 )

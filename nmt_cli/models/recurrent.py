@@ -406,7 +406,7 @@ def _register(
             build=partial(FixedVector, cell=cell),
             recipe=Recipe(lr=rate, warmup=300, batch_tokens=1024, generated_epochs=7),
             sizes={**_SIZES, "small": {"d_model": 512}},
-            bf16_on_cpu=cell is LSTM,
+            bf16_on_cpu=True,
             variants=(*_FEW, *(_MORE_FIXED if every else ())),
         )
     )

@@ -187,6 +187,7 @@ register(
         recipe=STACK_RECIPE,
         sizes={"tiny": TINY, "small": {}, "base": BASE},
         size_training=BASE_TRAINING,
+        bf16_on_cpu=True,
         variants=({}, {"cross_attention": False}, {"encoder_layers": 1, "decoder_layers": 1}),
     )
 )

@@ -87,5 +87,6 @@ register_mixer(
     summary="light recurrence with a highway connection, trained in parallel",
     paper="Lei et al. 2018, Simple Recurrent Units for Highly Parallelizable Recurrence",
     traits=Traits(2018, parallel=True, path="n", keeps=ONE_STATE),
+    bf16_on_cpu=True,
     variants=({}, {"v": True}, {"v": True, "cross_attention": False}),
 )

@@ -299,6 +299,7 @@ def register_mixer(
     variants: tuple[Mapping[str, Any], ...],
     tiny: Mapping[str, Any] = MappingProxyType({}),
     base: Mapping[str, Any] = MappingProxyType({}),
+    bf16_on_cpu: bool = False,
 ) -> None:
     """Register a stack of equal layers around one kind of mixer.
 
@@ -312,6 +313,7 @@ def register_mixer(
         variants: option settings at which the laws are tested.
         tiny: what ``--size tiny`` sets beside the widths of every stack.
         base: what ``--size base`` sets beside the widths of every stack.
+        bf16_on_cpu: whether bf16 was measured to pay on a CPU.
     """
 
     def build(options: StackOptions, vocab: Vocabulary) -> Seq2Seq:
@@ -328,6 +330,7 @@ def register_mixer(
             recipe=STACK_RECIPE,
             sizes={"tiny": {**TINY, **tiny}, "small": {}, "base": {**BASE, **base}},
             size_training=BASE_TRAINING,
+            bf16_on_cpu=bf16_on_cpu,
             variants=variants,
         )
     )
