@@ -139,7 +139,8 @@ class Focus(nn.Module):
     """Where local attention looks: a window around one position (Luong section 3.2).
 
     That position is the decoder's own step (local-m, monotonic) or predicted from its state
-    (local-p, equation 9), which also weighs the window by a Gaussian (equation 10).
+    (local-p, equation 9), which also weighs the window by a Gaussian (equation 10). Departure: past
+    the end of the source local-m stays at its last word, where the paper's window would be empty.
     """
 
     def __init__(self, d_query: int, reach: int, predict: bool) -> None:
@@ -175,7 +176,7 @@ class Focus(nn.Module):
 class Coverage(Attention):
     """Additive attention that is told how much each word was attended to so far.
 
-    Tu et al. 2016, section 3.1.2, the linguistic form without fertility: the sum of the weights
+    Tu et al. 2016, section 3.1.1, the linguistic form without fertility: the sum of the weights
     of all steps before enters the score, v . tanh(W s + U h_j + V coverage_j).
     """
 

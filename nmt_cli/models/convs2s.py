@@ -1,8 +1,8 @@
 """Convolution in place of recurrence (Gehring et al. 2017, ConvS2S).
 
 Departures: weight normalisation is left out, as the initialisation alone holds the variance here;
-so is dividing the encoder's gradients by the number of attentions, which steps of Adam do not
-depend on.
+so is dividing the encoder's gradients by the number of attentions, since Adam divides them by their
+own size. Embeddings start small and are scaled by sqrt(D), as in the Transformer here.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Departures: Jamba is a decoder alone with experts in its feed-forward layers; here the pattern
 stands in the encoder, there in both directions, and in the decoder, and feed-forward layers are
-plain.
+plain. An rwkv layer starts as one in the middle of a stack would, wherever it stands.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nmt_cli.models.mamba import Mamba, MambaOptions
 from nmt_cli.models.mingru import MinGru, MinLstm, MinOptions
 from nmt_cli.models.options import MOST_LAYERS, require
 from nmt_cli.models.qrnn import Qrnn, QrnnOptions
-from nmt_cli.models.rwkv import RwkvOptions, TimeMixing
+from nmt_cli.models.rwkv import Place, TimeMixing
 from nmt_cli.models.sru import Sru, SruOptions
 from nmt_cli.models.stack import (
     BASE_TRAINING,
@@ -32,6 +32,7 @@ from nmt_cli.models.stack import (
     LayerOptions,
     Mixer,
     Stack,
+    StackOptions,
     feed_forward,
 )
 from nmt_cli.models.transformer import CausalAttention, FullAttention, TransformerOptions
@@ -43,7 +44,7 @@ _MIXERS: dict[str, tuple[type[LayerOptions], Callable[[Any], Mixer]]] = {
     "mingru": (MinOptions, MinGru),
     "minlstm": (MinOptions, MinLstm),
     "qrnn": (QrnnOptions, Qrnn),
-    "rwkv": (RwkvOptions, lambda options: TimeMixing(options, layer=0.5)),
+    "rwkv": (StackOptions, lambda options: TimeMixing(options, Place(1, 3))),
     "sru": (SruOptions, Sru),
 }
 

@@ -1,7 +1,8 @@
 """IndRNN (Li et al. 2018): each unit sees its own past alone, h = act(W x + u * h + b).
 
 Departures: the paper's model is no encoder-decoder; here it stands in the residual skeleton.
-The recurrent weights u start uniform in [0, 1] (section 4) and are not clipped.
+The recurrent weights u start uniform in [0, 1] (section 4) and are not clipped to gamma^(1/T), as
+T is not known beforehand: with ReLU a unit whose u exceeds 1 grows with the length of the sentence.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh
 class IndRnnOptions(StackOptions):
     """Options of ``indrnn``."""
 
-    activation: Annotated[Literal["relu", "tanh"], "what bounds the state"] = "relu"
+    activation: Annotated[
+        Literal["relu", "tanh"], "what the state passes through: tanh bounds it, relu does not"
+    ] = "relu"
 
 
 class IndRnn(Mixer):

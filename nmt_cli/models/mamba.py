@@ -2,7 +2,7 @@
 
 Departures: the paper's model is a decoder alone, of Mamba blocks and nothing else; here a block is
 what mixes positions in the residual skeleton, with cross-attention and feed-forward layers as
-everywhere.
+everywhere. B is discretised by Euler's rule, delta B, as in the authors' code, not by equation 4.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Mamba(Mixer):
 
     With E = expand * D channels of N states each, and for one channel (algorithm 2):
 
-        u = silu(conv(W x)),  delta = softplus(W_delta u),  B, C = W_B u, W_C u
+        u = silu(conv(W x)),  delta = softplus(W_1 W_2 u + b),  B, C = W_B u, W_C u
         h_t = exp(delta_t A) h_{t-1} + delta_t B_t u_t,  y_t = C_t . h_t + skip u_t
 
     and the block gives W_out (y silu(W_z x)).

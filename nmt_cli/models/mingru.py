@@ -16,6 +16,7 @@ from typing import Annotated, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nmt_cli.models.base import (
     ONE_STATE,
@@ -87,9 +88,10 @@ class MinLstm(MinRnn):
     gates = 2
 
     def weigh(self, *gates: Tensor) -> tuple[Tensor, Tensor]:
-        """Give f' and i'."""
-        f, i = (torch.sigmoid(gate) for gate in gates)
-        return f / (f + i), i / (f + i)
+        """Give f' and i' by the difference of log i and log f, as both may vanish."""
+        f, i = gates
+        renewed = F.softplus(-f) - F.softplus(-i)
+        return torch.sigmoid(-renewed), torch.sigmoid(renewed)
 
 
 for _name, _mixer, _gates in (

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.errors import NmtError
+from nmt_cli.models.base import full_precision
 
 _LONGEST_WAVE = 10000.0
 
@@ -44,7 +45,8 @@ def rotate(x: Tensor, positions: Tensor) -> Tensor:
 def alibi(distance: Tensor, heads: int) -> Tensor:
     """Give what each head (H, T, S) adds to its scores over distances (T, S): a falling line.
 
-    The slopes are 2^(-8/H), 2^(-16/H), ..., 2^-8 (Press et al. 2022, section 3).
+    The slopes are 2^(-8/H), 2^(-16/H), ..., 2^-8 (Press et al. 2022, section 3). In an encoder,
+    which the paper has none of, it falls to both sides.
     """
     steps = torch.arange(1, heads + 1, device=distance.device, dtype=torch.float32)
     slopes = torch.exp2(-8 * steps / heads)
@@ -87,12 +89,13 @@ class RelativePositions(nn.Module):
 
     def scores(self, q: Tensor, distance: Tensor) -> Tensor:
         """Score queries (..., T, d) with the key vectors of distances (T, S): (..., T, S)."""
-        by_vector = q @ self.keys.to(q.dtype).t()  # (..., T, 2 farthest + 1)
+        by_vector = full_precision(q @ self.keys.to(q.dtype).t())  # (..., T, 2 farthest + 1)
         index = self._index(distance).expand(*q.shape[:-1], -1)
         return by_vector.gather(-1, index)
 
     def mixed(self, weights: Tensor, distance: Tensor) -> Tensor:
         """Average the value vectors by attention weights (..., T, S): (..., T, d)."""
-        by_vector = weights.new_zeros(*weights.shape[:-1], len(self.values))
-        by_vector = by_vector.scatter_add(-1, self._index(distance).expand_as(weights), weights)
-        return by_vector @ self.values.to(weights.dtype)
+        wide = full_precision(weights)  # many small weights may meet at one clipped distance
+        by_vector = wide.new_zeros(*weights.shape[:-1], len(self.values))
+        by_vector = by_vector.scatter_add(-1, self._index(distance).expand_as(weights), wide)
+        return by_vector.to(weights.dtype) @ self.values.to(weights.dtype)

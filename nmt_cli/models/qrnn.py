@@ -1,7 +1,8 @@
 """QRNN (Bradbury et al. 2017): gates by a convolution over time, state by pooling.
 
 Departures: the paper's decoder attends once, above its last layer; here each layer stands in the
-residual skeleton and has cross-attention of its own. Zoneout is left out.
+residual skeleton and has cross-attention of its own, and the encoder's last state does not enter
+the decoder's gates. Zoneout is left out.
 """
 
 from __future__ import annotations

@@ -6,8 +6,10 @@ the step before; Luong et al. 2015 attend after it and may feed the attentional 
 step (section 3.3).
 
 Departures: the fixed vector is the encoder's last hidden state of its top layer, mapped by one
-layer to the first state of each decoder layer; the readout is as wide as the embedding, so that
-both may share weights (Press & Wolf 2017).
+layer to the first state of each decoder layer; the readout is one tanh layer as wide as the
+embedding, so that both may share weights (Press & Wolf 2017), where Cho and Bahdanau have maxout;
+Bahdanau's reads the state after the step, not before, and Cho's sees neither vector nor word again;
+the encoder reads both ways unless bidirectional=false.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ class RecurrentOptions:
     residual: Annotated[bool, "add to each layer above the first what it reads"] = False
     layer_norm: Annotated[bool, "normalise what each layer above the first reads"] = False
     bidirectional: Annotated[bool, "read the source in both directions"] = True
-    reverse_source: Annotated[bool, "feed the source backwards (Sutskever section 3.3)"] = False
+    reverse_source: Annotated[
+        bool, "feed the source backwards (Sutskever section 3.3); matters with bidirectional=false"
+    ] = False
     tied: Annotated[bool, "share target embedding and projection (and both sides' if one)"] = True
     dropout: Annotated[float, "dropout on embeddings, between layers and before projection"] = 0.3
 
@@ -78,6 +80,19 @@ class BetweenLayers(nn.ModuleList):
         return cast(Iterator[Between], super().__iter__())
 
 
+def run(
+    layer: nn.Module, x: Tensor, state: Tensor | State | None = None
+) -> tuple[Tensor, Tensor | State]:
+    """Run a fused layer of torch's over x (B, T, D_in): outputs (B, T, D) and the state after.
+
+    On CUDA it runs outside autocast, which takes it to fp16 even where bf16 was asked for.
+    """
+    if not x.is_cuda:
+        return cast("tuple[Tensor, Tensor | State]", layer(x, state))
+    with torch.autocast("cuda", enabled=False):
+        return cast("tuple[Tensor, Tensor | State]", layer(full_precision(x), state))
+
+
 class Encoder(nn.Module):
     """Stacked recurrent layers that never read padding."""
 
@@ -106,10 +121,10 @@ class Encoder(nn.Module):
         return (take(x, flip) if self.reverse_source else x), final
 
     def _layer(self, layer: int, x: Tensor, flip: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
-        outputs = [self.forwards[layer](x)[0]]
+        outputs = [run(self.forwards[layer], x)[0]]
         ends = [take(outputs[0], last)]
         if len(self.backwards) > 0:
-            flipped, _ = self.backwards[layer](take(x, flip))
+            flipped, _ = run(self.backwards[layer], take(x, flip))
             outputs.append(take(flipped, flip))
             ends.append(take(flipped, last))
         return torch.cat(outputs, dim=-1), torch.cat(ends, dim=-1).squeeze(1)
@@ -144,7 +159,7 @@ class DecoderStack(nn.Module):
 
     def _layer(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         before = tuple(part[:, layer].unsqueeze(0).contiguous() for part in state)
-        outputs, after = self.layers[layer](x, before if len(before) > 1 else before[0])
+        outputs, after = run(self.layers[layer], x, before if len(before) > 1 else before[0])
         parts = after if isinstance(after, tuple) else (after,)
         return outputs, tuple(part.squeeze(0) for part in parts)
 
@@ -235,14 +250,14 @@ class CellStack(nn.Module):
 
 
 class SelfAttentiveStack(CellStack):
-    """Cells that step from a mean over all their states so far (Cheng et al. 2016, section 3.1).
+    """Cells that step from a mean over all their states so far (Cheng et al. 2016, section 3.2).
 
     With (h_i, c_i) the states of a layer, the first state among them, x what it reads and m the
     mean of the hidden states that the step before went on from,
 
         e_i = v . tanh(W h_i + W' x + W'' m),  (m, c) = sum_i softmax(e)_i (h_i, c_i),
 
-    and the cell steps from (m, c) (equations 4 to 8). Decoding keeps every state, with its product
+    and the cell steps from (m, c) (equations 4 to 9). Decoding keeps every state, with its product
     W h_i, so that the memory grows with the length.
     """
 
@@ -270,8 +285,8 @@ class SelfAttentiveStack(CellStack):
         from_input, query = product[:, :-D], product[:, -D:]
         query = query + self.mean[layer](mean.to(query.dtype))
         scores = self.energy[layer](torch.tanh(query.unsqueeze(1) + keys)).squeeze(-1)
-        weights = torch.softmax(full_precision(scores), dim=-1).unsqueeze(1)  # (B, 1, t)
-        before = tuple((weights.to(part.dtype) @ part).squeeze(1) for part in past)
+        weights = torch.softmax(full_precision(scores), dim=-1).unsqueeze(-1)  # (B, t, 1)
+        before = tuple((weights * part).sum(dim=1) for part in past)
         after = self._recur(layer, from_input, before)
         key = self.key[layer](after[0].to(query.dtype))
         grown = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -56,10 +56,10 @@ class RwkvOptions(StackOptions):
 class TokenShift(nn.Module):
     """Blend each position with the one before, channel by channel (section 3.1.1)."""
 
-    def __init__(self, d_model: int, blends: int, layer: float) -> None:
+    def __init__(self, *own_shares: Tensor) -> None:
+        """Start from what the position itself contributes to each blend, (D,) each."""
         super().__init__()
-        channel = torch.arange(d_model) / d_model
-        self.own_share = nn.Parameter((channel ** (1 - layer)).repeat(blends, 1))
+        self.own_share = nn.Parameter(torch.stack(own_shares))  # mu
 
     def forward(self, x: Tensor, past: Tensor) -> tuple[list[Tensor], Tensor]:
         """Blend x (B, T, D) after past (B, 1, D): one (B, T, D) a blend, and the new past."""
@@ -68,8 +68,27 @@ class TokenShift(nn.Module):
         return [torch.lerp(before, x, share) for share in self.own_share], past
 
 
+class Place(NamedTuple):
+    """Where a layer stands, counted from 0: what RWKV starts its weights by (appendix E)."""
+
+    layer: int
+    layers: int
+
+    def height(self) -> float:
+        """Give 0 for the lowest layer and 1 for the highest."""
+        return self.layer / max(self.layers - 1, 1)
+
+    def own_share(self, d_model: int) -> Tensor:
+        """Give what a position starts to contribute to its blend, growing with channel and layer.
+
+        The first channels of low layers start from the position before, the last from their own.
+        """
+        channel = torch.arange(d_model) / d_model
+        return channel ** (1 - self.layer / self.layers)
+
+
 class TimeMixing(Mixer):
-    """The WKV operator between token shift and a gate (section 3.1.2, equations 11 to 19).
+    """The WKV operator between token shift and a gate (sections 3.1.2 and 3.1.3).
 
         wkv_t = sum_{i<t} exp(k_i - (t-1-i) w) v_i + exp(u + k_t) v_t, over the same without v
 
@@ -77,15 +96,15 @@ class TimeMixing(Mixer):
     with m known for all t (it is a running maximum) each sum is a scan.
     """
 
-    def __init__(self, options: StackOptions, layer: float) -> None:
+    def __init__(self, options: StackOptions, place: Place) -> None:
         super().__init__()
-        D = options.d_model
-        self.shift = TokenShift(D, 3, layer)
+        D, own, height = options.d_model, place.own_share(options.d_model), place.height()
+        self.shift = TokenShift(0.5 * own, own, own + 0.3 * height)  # for r, k and v
         self.receptance, self.key, self.value, self.out = (
             nn.Linear(D, D, bias=False) for _ in range(4)
         )
         channel = torch.arange(D) / max(D - 1, 1)
-        self.log_decay = nn.Parameter(-5 + 8 * channel ** (0.7 + 1.3 * layer))  # w = exp of it
+        self.log_decay = nn.Parameter(-5 + 8 * channel ** (0.7 + 1.3 * height))  # w = exp of it
         self.bonus = nn.Parameter(math.log(0.3) + 0.5 * (torch.arange(D) % 3 - 1))
 
     def start(self, rows: int) -> Tree:
@@ -128,12 +147,12 @@ class TimeMixing(Mixer):
 
 
 class ChannelMixing(Mixer):
-    """A gated feed-forward layer of squared ReLU after a token shift (equations 20 to 22)."""
+    """A gated feed-forward layer of squared ReLU after a token shift (section 3.1)."""
 
-    def __init__(self, options: StackOptions, layer: float) -> None:
+    def __init__(self, options: StackOptions, place: Place) -> None:
         super().__init__()
-        D = options.d_model
-        self.shift = TokenShift(D, 2, layer)
+        D, own = options.d_model, place.own_share(options.d_model)
+        self.shift = TokenShift(own, own)  # for r and k
         self.receptance = nn.Linear(D, D, bias=False)
         self.key = nn.Linear(D, options.d_ffn, bias=False)
         self.value = nn.Linear(options.d_ffn, D, bias=False)
@@ -150,25 +169,25 @@ class ChannelMixing(Mixer):
 
 
 def build(options: RwkvOptions, vocab: Vocabulary) -> Seq2Seq:
-    """Put RWKV into the skeleton; ``layer`` runs from 0 to 1, as the paper's ratio does."""
+    """Put RWKV into the skeleton."""
 
-    def both_ways(layer: float) -> BothWays:
-        return BothWays(lambda: TimeMixing(options, layer))
+    def both_ways(place: Place) -> BothWays:
+        return BothWays(lambda: TimeMixing(options, place))
 
-    def ratios(layers: int) -> list[float]:
-        return [layer / max(layers - 1, 1) for layer in range(layers)]
+    def places(layers: int) -> list[Place]:
+        return [Place(layer, layers) for layer in range(layers)]
 
     return Stack(
         options,
         vocab,
         Design(
             [
-                EncoderParts(both_ways(layer), ChannelMixing(options, layer))
-                for layer in ratios(options.encoder_layers)
+                EncoderParts(both_ways(place), ChannelMixing(options, place))
+                for place in places(options.encoder_layers)
             ],
             [
-                DecoderParts(TimeMixing(options, layer), ChannelMixing(options, layer))
-                for layer in ratios(options.decoder_layers)
+                DecoderParts(TimeMixing(options, place), ChannelMixing(options, place))
+                for place in places(options.decoder_layers)
             ],
             options.positions,
             options.cross_attention,

@@ -2,7 +2,8 @@
 
 Departures: the paper's translation model is a Transformer with SRU in place of its feed-forward
 layers; here SRU is what mixes positions, in the residual skeleton, with cross-attention and
-feed-forward layers as everywhere.
+feed-forward layers as everywhere. The candidate W x has a bias, and W starts as every layer of the
+skeleton does, at half the variance of the paper's.
 """
 
 from __future__ import annotations

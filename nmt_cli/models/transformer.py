@@ -195,18 +195,23 @@ class CausalAttention(SelfAttention, Mixer):
 
 
 class LinearAttention(SelfAttention):
-    """Attention whose weights are products of features, elu(x) + 1 (Katharopoulos 2020, eq. 5).
+    """Attention whose weights are products of features (Katharopoulos et al. 2020, eq. 4 to 7).
 
     The sum over keys is then formed once for all queries, and decoding keeps that sum alone.
     """
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Give the features of q and k, and v, each (B, H, T, D/H), in at least fp32."""
+        """Give the features elu(x) + 1 of q and k, and v, each (B, H, T, D/H), in at least fp32."""
         position = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         q, k, v = (full_precision(part) for part in self.split(x, position))
         group = self.heads // self.kv_heads
         k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
-        return F.elu(q) + 1, F.elu(k) + 1, v
+        return positive(q), positive(k), v
+
+
+def positive(x: Tensor) -> Tensor:
+    """elu(x) + 1, written so that it never rounds to zero."""
+    return torch.where(x > 0, x + 1, torch.exp(x.clamp(max=0)))
 
 
 class FullLinearAttention(LinearAttention):
@@ -216,8 +221,9 @@ class FullLinearAttention(LinearAttention):
         """Attend over x (B, S, D) with mask (B, S)."""
         q, k, v = self.features(x)
         k = k * mask[:, None, :, None]
-        above = q @ (k.transpose(-1, -2) @ v)
-        below = q @ k.sum(dim=2).unsqueeze(-1)
+        with torch.autocast(x.device.type, enabled=False):
+            above = q @ (k.transpose(-1, -2) @ v)
+            below = q @ k.sum(dim=2).unsqueeze(-1)
         return self.out(merge_heads(above / below))
 
 
@@ -236,6 +242,14 @@ class CausalLinearAttention(LinearAttention, Mixer):
         """Attend from x (B, T, D) over the sums kept and its own positions."""
         products, keys = cast(tuple[Tensor, Tensor], state)
         q, k, v = self.features(x)
+        with torch.autocast(x.device.type, enabled=False):
+            mixed, state = self.sum_up(q, k, v, products, keys)
+        return self.out(merge_heads(mixed)), state
+
+    def sum_up(
+        self, q: Tensor, k: Tensor, v: Tensor, products: Tensor, keys: Tensor
+    ) -> tuple[Tensor, Tree]:
+        """Give the mean of v for each q (B, H, T, D/H), block by block, and the sums after."""
         mixed = []
         for q_b, k_b, v_b in zip(*(part.split(_BLOCK, dim=2) for part in (q, k, v)), strict=True):
             weights = (q_b @ k_b.transpose(-1, -2)).tril()
@@ -244,7 +258,7 @@ class CausalLinearAttention(LinearAttention, Mixer):
             mixed.append(above / below)
             products = products + k_b.transpose(-1, -2) @ v_b
             keys = keys + k_b.sum(dim=2)
-        return self.out(merge_heads(torch.cat(mixed, dim=2))), (products, keys)
+        return torch.cat(mixed, dim=2), (products, keys)
 
 
 def build(options: TransformerOptions, vocab: Vocabulary) -> Seq2Seq:

@@ -13,7 +13,7 @@ from nmt_cli.models.mamba import Mamba, MambaOptions
 from nmt_cli.models.mingru import MinGru, MinLstm, MinOptions
 from nmt_cli.models.options import parse
 from nmt_cli.models.qrnn import Qrnn, QrnnOptions
-from nmt_cli.models.rwkv import ChannelMixing, RwkvOptions, TimeMixing
+from nmt_cli.models.rwkv import ChannelMixing, Place, RwkvOptions, TimeMixing
 from nmt_cli.models.sru import Sru, SruOptions
 from nmt_cli.models.stack import BothWays, whole
 
@@ -112,8 +112,10 @@ def shifted(shift, x, t):
     return [share * x[t] + (1 - share) * before for share in shift.own_share]
 
 
-def test_rwkvs_time_mixing_is_the_sum_of_equation_14():
-    mixer, x = make(lambda options: TimeMixing(options, 0.5), RwkvOptions(d_model=D, heads=2))
+def test_rwkvs_time_mixing_is_the_sum_that_defines_it():
+    mixer, x = make(
+        lambda options: TimeMixing(options, Place(1, 3)), RwkvOptions(d_model=D, heads=2)
+    )
     w, keys, values, out = torch.exp(mixer.log_decay), [], [], []
     for t in range(T):
         for_r, for_k, for_v = shifted(mixer.shift, x, t)
@@ -128,7 +130,8 @@ def test_rwkvs_time_mixing_is_the_sum_of_equation_14():
 
 def test_rwkvs_channel_mixing():
     mixer, x = make(
-        lambda options: ChannelMixing(options, 0.5), RwkvOptions(d_model=D, heads=2, d_ffn=9)
+        lambda options: ChannelMixing(options, Place(1, 3)),
+        RwkvOptions(d_model=D, heads=2, d_ffn=9),
     )
     out = []
     for t in range(T):
@@ -139,7 +142,7 @@ def test_rwkvs_channel_mixing():
 
 @pytest.mark.parametrize("size", [-1e4, 1e4])
 def test_rwkv_is_safe_from_keys_whose_exponential_overflows(size):
-    mixer = TimeMixing(RwkvOptions(d_model=D, heads=2), 0.5)
+    mixer = TimeMixing(RwkvOptions(d_model=D, heads=2), Place(1, 3))
     k = (size * torch.rand(2, 50, D)).requires_grad_()
     v = torch.randn(2, 50, D, requires_grad=True)
     _, *before = mixer.start(2)

@@ -115,6 +115,7 @@ def test_a_window_bounds_what_decoding_keeps():
 
 def test_the_rms_norm_is_the_scale_of_a_layer_norm():
     norm = make_norm(SkeletonOptions(d_model=8, normalization="rms")).double()
+    nn.init.normal_(norm.weight)
     x = torch.randn(3, 8, dtype=torch.float64)
     expected = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * norm.weight
     torch.testing.assert_close(norm(x), expected)
