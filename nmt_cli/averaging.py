@@ -61,8 +61,9 @@ class RunningAverage(Average):
         return dict(self.mean)
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Put the mean back."""
-        self.mean = {name: state[name] for name in self.mean}
+        """Put the mean back, on the device where it was."""
+        for name, tensor in self.mean.items():
+            tensor.copy_(state[name])
 
 
 class MeanOfValidations(Average):
@@ -78,7 +79,8 @@ class MeanOfValidations(Average):
         """Add these weights and give the mean."""
         self.seen.append({name: tensor.clone() for name, tensor in weights.items()})
         return {
-            name: torch.stack([seen[name] for seen in self.seen]).mean(dim=0) for name in weights
+            name: torch.stack([seen[name].to(newest.device) for seen in self.seen]).mean(dim=0)
+            for name, newest in weights.items()
         }
 
     def state(self) -> Weights:

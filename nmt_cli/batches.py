@@ -113,7 +113,7 @@ class TrainingBatches:
         self.per_epoch = len(self._plan(0))
 
     def _plan(self, epoch: int) -> list[list[int]]:
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
+        generator = torch.Generator().manual_seed((self._seed * 1_000_003 + epoch) % 2**63)
         shuffled = torch.randperm(len(self._pairs), generator=generator).tolist()
         order = sorted(shuffled, key=self._keys.__getitem__)
         groups = cut(order, self._longest, self._size)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt_cli import tokenizer
 from nmt_cli.batches import BatchSize
 from nmt_cli.corpus.lines import EncodingErrors
 from nmt_cli.corpus.pairs import Request
@@ -18,7 +17,7 @@ from nmt_cli.models import architecture, resolve_options
 from nmt_cli.models.options import parse_assignments
 from nmt_cli.precision import DeviceChoice, PrecisionChoice
 from nmt_cli.runs import RunFolder
-from nmt_cli.tokenizer import TextRule
+from nmt_cli.tokenizer import Kind, Normalization, TextRule
 from nmt_cli.training import TrainingOptions
 
 _GENERATED_DROPOUT = 0.0
@@ -47,10 +46,10 @@ class DataConfig:
 class TokenizerConfig:
     """How text becomes ids; no size lets the data decide."""
 
-    kind: tokenizer.Kind
+    kind: Kind
     size: int | None
     separate: bool
-    normalization: tokenizer.Normalization
+    normalization: Normalization
     lowercase: bool
 
     def rule(self) -> TextRule:
@@ -124,6 +123,7 @@ def resolve(
     init: Path | None,
     *,
     data: DataConfig,
+    tokenizer: TokenizerConfig,
     training: dict[str, Any],
     end: End,
     batch_tokens: int | None,
@@ -132,8 +132,8 @@ def resolve(
     """Resolve the architecture's options and recipe.
 
     A generated corpus has no noise to guard against: no dropout, no label smoothing, and a few
-    epochs suffice. With --init the options, the peak rate and its warm-up are the parent's where
-    the user gives no others.
+    epochs suffice. With --init the tokenizer is the parent's, and so are the options, the peak rate
+    and its warm-up where the user gives no others.
     """
     given: dict[str, Any] = dict(parse_assignments(assignments))
     if dropout is not None:
@@ -141,6 +141,7 @@ def resolve(
     parent = RunFolder(init).config() if init is not None else None
     if parent is not None:
         arch = parent["arch"]
+        tokenizer = Config.from_json(parent["request"]).tokenizer
     rates = architecture(arch).size_training.get(size, {})
     if parent is not None:
         inherited = parent["request"]["training"]
@@ -158,6 +159,7 @@ def resolve(
         batch_tokens=batch_tokens or architecture(arch).recipe.batch_tokens,
         init=str(init) if init else None,
         data=data,
+        tokenizer=tokenizer,
         training=training,
         end=end,
         **rest,

@@ -73,6 +73,8 @@ class SystemOutput(NamedTuple):
     """The hypotheses of each run."""
     seconds: float | None
     """None for a file that was only read."""
+    cut: int = 0
+    """Sources of which only the beginning was read, as they have more tokens than a model takes."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,8 @@ def translate_sample(
     began = time.perf_counter()
     results = translator.translate(test.sources, options, _BATCH, on_done=on_done)
     seconds = time.perf_counter() - began
-    return SystemOutput(name, [[result.outputs[0].text for result in results]], seconds)
+    cut = sum(result.cut_from is not None for result in results)
+    return SystemOutput(name, [[result.outputs[0].text for result in results]], seconds, cut)
 
 
 def check_metrics(names: Iterable[str]) -> None:

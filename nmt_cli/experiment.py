@@ -20,7 +20,7 @@ from nmt_cli.config import Config, resolve_training
 from nmt_cli.corpus.pairs import Pair
 from nmt_cli.corpus.preflight import Limits, preflight
 from nmt_cli.corpus.splits import load_splits
-from nmt_cli.errors import NmtError
+from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.evaluation import Report, evaluate, make_sample, translate_sample
 from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.models import Seq2Seq, Vocabulary, architecture, parameter_count
@@ -150,7 +150,7 @@ def resume(folder: RunFolder, changes: dict[str, Any], watcher: Watcher) -> Iter
 
     Args:
         folder: the run.
-        changes: fields of ``Config`` given anew: the end, device, precision of the device.
+        changes: fields of ``Config`` given anew: the end, the device, the threads.
         watcher: asked whether to stop, told how the final translation comes on.
 
     Raises:
@@ -162,11 +162,11 @@ def resume(folder: RunFolder, changes: dict[str, Any], watcher: Watcher) -> Iter
     session.load_tokenizers()
     if session.data_hash() != folder.config()["data_hash"]:
         raise NmtError(
-            f"{config.data.spec}: the training data has changed since {folder.path} was begun, "
+            f"{config.data.spec}: the data has changed since {folder.path} was begun, "
             "so it cannot go on as if it had never stopped; train anew with -o"
         )
     yield from session.build()
-    session.restore()
+    yield from session.restore()
     yield from session.train(watcher)
 
 
@@ -242,10 +242,8 @@ class _Session:
         self.src_tokenizer, self.tgt_tokenizer = self.folder.tokenizers()
 
     def data_hash(self) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for pair in self.splits.train.pairs:
-            digest.update(pair.fingerprint().to_bytes(8, "little", signed=True))
-        return digest.hexdigest()
+        """Hash what a run learns and is chosen by."""
+        return _digest([*self.splits.train.pairs, *self.splits.valid.pairs])
 
     def build(self) -> Iterator[RunEvent]:
         """Make ids, batches, model and trainer; everything random follows from the seed."""
@@ -280,6 +278,9 @@ class _Session:
         ]
         if not valid:
             raise NmtError(f"every validation pair has more than max_positions={longest} tokens")
+        if len(valid) < len(self.splits.valid.pairs):
+            left_out = len(self.splits.valid.pairs) - len(valid)
+            yield Note(f"valid: {left_out} pairs of more than {longest} tokens are left out")
         self.valid_references = [reference for reference, _ in valid]
         self.valid_ids = [ids for _, ids in valid]
         self.bleu = self._bleu()
@@ -303,7 +304,7 @@ class _Session:
         loss, tokens = 0.0, 0
         for group in cut(order, lengths, _VALIDATION_BATCH):
             batch = collate([self.valid_ids[i] for i in group]).to(self.device)
-            with self.precision.autocast(self.device):
+            with self.trainer.precision.autocast(self.device):
                 hidden, targets = target_hidden(model, batch)
                 loss += float(smoothed_cross_entropy(model.project(hidden), targets, 0.0))
             tokens += len(targets)
@@ -313,7 +314,7 @@ class _Session:
             [pair.src for pair in shown],
             SearchOptions(beam=1),
             _VALIDATION_BATCH,
-            self.precision,
+            self.trainer.precision,
         )
         written = [self.tgt_tokenizer.decode(list(best[0].tokens)) for best in found]
         references = self.valid_references[: len(written)]
@@ -334,6 +335,7 @@ class _Session:
                 "tgt_lang": train.tgt_lang,
                 "training_pairs": len(train.pairs),
                 "data_hash": self.data_hash(),
+                "test_hash": _digest(self.splits.test.pairs),
                 "training": dataclasses.asdict(self.options),
                 "device": str(self.device),
                 "precision": self.precision.name,
@@ -351,7 +353,7 @@ class _Session:
         self.folder.write_tokenizers(self.src_tokenizer, self.tgt_tokenizer)
         self.folder.write_fingerprints(self.fingerprints)
 
-    def restore(self) -> None:
+    def restore(self) -> Iterator[RunEvent]:
         tensors, values = self.folder.load_state()
         try:
             self.trainer.restore(tensors, values["trainer"])
@@ -363,10 +365,15 @@ class _Session:
             ) from None
         reason = self.trainer.reason_to_stop(lambda: False)
         if reason is not None and self.folder.config().get("finished"):
+            more = "give more --steps, --epochs or --minutes"
+            if 0 < self.options.patience <= self.trainer.progress.stale:
+                more = f"begin another run from its weights, by --init {self.folder.path}"
             raise NmtError(
-                f"{self.folder.path}: has finished ({reason}); to train it further give more "
-                "--steps, --epochs or --minutes"
+                f"{self.folder.path}: has finished ({reason}); to train it further, {more}"
             )
+        before = self.folder.config()["training"].get("last_step")
+        if self.options.schedule == "cosine" and self.options.last_step != before:
+            yield Note(f"the cosine schedule is planned anew, to end at {self.options.last_step}")
         self.folder.truncate_log(self.log_size)
         self.folder.update_config(
             finished=None,
@@ -437,11 +444,20 @@ class _Session:
             self.folder.take_place()
 
     def _finish(self, watcher: Watcher) -> Iterator[RunEvent]:
-        """Judge the best weights on the test split."""
+        """Judge the best weights on the test split.
+
+        Raises:
+            WorkFailed: if there are none.
+        """
         import json
 
         from nmt_cli.files import write_whole
 
+        if not self.trainer.progress.best:
+            raise WorkFailed(
+                f"{self.folder.path}: no validation gave a finite loss, so there are no weights to "
+                "test; train anew with a lower --lr"
+            )
         translator = Translator(
             load_model(self.folder, self.device),
             self.src_tokenizer,
@@ -459,10 +475,19 @@ class _Session:
         output = translate_sample(
             self.folder.name, translator, test, SearchOptions(), on_done=count
         )
+        if output.cut:
+            yield Note(f"warning: {output.cut} sources were cut to as many tokens as are read")
         report = evaluate(test, [output], self._bleu())
         write_whole(self.folder.path / "eval.json", json.dumps(report.as_json(), indent=2) + "\n")
         self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)
         yield Evaluated(report)
+
+
+def _digest(pairs: list[Pair]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for pair in pairs:
+        digest.update(pair.fingerprint().to_bytes(8, "little", signed=True))
+    return digest.hexdigest()
 
 
 def _now() -> str:

@@ -75,15 +75,21 @@ class RunFolder:
             raise NmtError(f"{self.path}: is a file; choose a folder with -o")
         if self.path.is_symlink() and not self.path.exists():
             raise NmtError(f"{self.path}: is a link to nothing; choose a folder with -o")
-        if (self.path / "config.json").is_file():
-            return True
+        with suppress(NmtError):
+            if self._is_ours(_read_json(self.path / "config.json")):
+                return True
         for name in (*_OWN, "last"):
             if (self.path / name).exists():
                 raise NmtError(
                     f"{self.path / name}: would be written over, and is of no run (there is no "
-                    "config.json beside it); move it away, or choose another folder with -o"
+                    "config.json of one beside it); move it away, or choose another folder with -o"
                 )
         return False
+
+    @staticmethod
+    def _is_ours(config: Any) -> bool:
+        """Tell a run's ``config.json``, of any format, from those of other tools."""
+        return isinstance(config, dict) and {"format", "arch", "data_hash"} <= config.keys()
 
     def size(self) -> int:
         """Give its bytes on disk; a file that stands there twice by a link counts once."""

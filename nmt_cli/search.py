@@ -93,7 +93,8 @@ def sampler(options: SamplingOptions, generator: torch.Generator) -> Expand:
     def draw(totals: Tensor, log_probs: Tensor) -> Candidates:
         B, K, _ = log_probs.shape
         kept = _truncate(log_probs.flatten(0, 1) / options.temperature, options)
-        tokens = torch.multinomial(kept.softmax(-1), 1, generator=generator).view(B, K)
+        shares = kept.softmax(-1).to(generator.device)
+        tokens = torch.multinomial(shares, 1, generator=generator).to(kept.device).view(B, K)
         drawn = totals + log_probs.gather(2, tokens.unsqueeze(-1)).squeeze(-1)
         parents = torch.arange(K, device=tokens.device).expand(B, K)
         return Candidates(drawn, parents, tokens)

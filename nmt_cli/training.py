@@ -232,7 +232,8 @@ class Trainer:
             progress.seconds = time.perf_counter() - started
             if progress.step % options.save_every == 0 and not progress.hopeless:
                 yield SaveDue(progress.step)
-        if progress.step == 0 or progress.step % options.save_every != 0 or progress.hopeless:
+        saved = progress.step > 0 and progress.step % options.save_every == 0
+        if not saved and not progress.hopeless:
             yield SaveDue(progress.step)
         if not interrupted() and (
             progress.step % options.validate_every != 0 or progress.best is None
@@ -269,6 +270,8 @@ class Trainer:
         warning = None
         if not self.scaler.is_enabled():
             self._check(loss, norm)
+        elif math.isfinite(loss):  # fp16 may overflow: then the step is skipped, the scale lowered
+            self._check_hopeless(loss)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.scaler.is_enabled() and self.scaler.get_scale() < _SMALLEST_SCALE:
@@ -295,6 +298,9 @@ class Trainer:
         if not (math.isfinite(loss) and math.isfinite(norm)):
             what = f"loss {loss:g}" if not math.isfinite(loss) else f"gradient norm {norm:g}"
             raise WorkFailed(self._diverged(f"the {what} is not finite (nan or inf)"))
+        self._check_hopeless(loss)
+
+    def _check_hopeless(self, loss: float) -> None:
         self.progress.hopeless = self.progress.hopeless + 1 if loss > self._absurd else 0
         if self.progress.hopeless >= _HOPELESS_STEPS:
             raise WorkFailed(
@@ -379,9 +385,10 @@ class Trainer:
         if "cuda" in groups["rng"] and self._device.type == "cuda":
             torch.cuda.set_rng_state(groups["rng"]["cuda"], self._device)
         if values["precision"] == "fp32" and self.precision.name == "fp16":
-            self.precision = Precision("fp32", "fp16 overflowed before")
+            self.precision = Precision("fp32", "as before it was resumed")
             self.scaler = torch.amp.GradScaler(self._device.type, enabled=False)
-        self.scaler.load_state_dict(values["scaler"])
+        if values["scaler"]:
+            self.scaler.load_state_dict(values["scaler"])
         self.progress = Progress(
             step=values["step"],
             position=Position(*values["position"]),

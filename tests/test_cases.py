@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 import unicodedata
@@ -276,9 +277,8 @@ def test_the_shared_cases_hold_where_they_are_at_hand(cases, tmp_path, name):
     if cases is None:
         expected, spec = len(PAIRS), str(write_pairs(tmp_path))
     else:
-        import tomllib
-
-        expected = tomllib.loads((cases / name / "case.toml").read_text())["check"]["pairs"]
+        case = (cases / name / "case.toml").read_text()
+        expected = int(re.search(r"^pairs *= *(\d+)", case, re.M)[1])
         single = [p for p in (cases / name).iterdir() if p.suffix in {".tsv", ".txt"}]
         spec = str(single[0]) if single else f"{cases / name / 'src.en'},{cases / name / 'tgt.fr'}"
     assert f"train: {expected} pairs" in ok(train(tmp_path, spec))

@@ -415,3 +415,18 @@ def test_no_library_swallows_an_interrupt_before_the_work_begins(tmp_path):
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (130, b"", b"interrupted\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--separate-vocab", "--lowercase"])
+def test_a_run_begun_from_another_reads_text_as_that_one_does(tmp_path, option):
+    write_pairs(tmp_path)
+    text(train_pairs(tmp_path, "A", "--steps", 2, option))
+    child = ("-o", "B", "--init", "A", "--steps", 2, "--threads", 1)
+    text(nmt("train", "-d", "pairs", "-s", "en", "-t", "fr", *child, cwd=tmp_path))
+    a, b = (json.loads((tmp_path / run / "config.json").read_text()) for run in "AB")
+    assert a["tokenizer"] == b["tokenizer"]
+    text(nmt("train", "--resume", "B", "--steps", 3, cwd=tmp_path))
+    shouted = nmt("translate", "-m", "B", "--max-length", 5, cwd=tmp_path, stdin="THE OLD MAN\n")
+    spoken = nmt("translate", "-m", "B", "--max-length", 5, cwd=tmp_path, stdin="the old man\n")
+    assert (text(shouted) == text(spoken)) or option == "--separate-vocab"

@@ -99,6 +99,12 @@ def test_a_part_of_a_run_is_not_written_over(tmp_path):
         RunFolder(tmp_path).exists()
 
 
+def test_a_model_of_another_tool_is_not_written_over(tmp_path):
+    (tmp_path / "config.json").write_text('{"architectures": ["MarianMTModel"]}')
+    with pytest.raises(NmtError, match=r"config\.json: would be written over"):
+        RunFolder(tmp_path).exists()
+
+
 @pytest.mark.parametrize("name", [".nmt-complete", ".nmt-new"])
 def test_a_folder_that_only_bears_the_name_replaces_nothing(tmp_path, name):
     write_run(RunFolder(tmp_path), 1)

@@ -172,9 +172,10 @@ def test_a_resumed_run_equals_one_that_never_stopped(arch, average, stop):
     assert taken + rest == losses
     for name, tensor in weights_of(straight.model).items():
         assert torch.equal(tensor, weights_of(second.model)[name]), name
-    for name, tensor in straight.best_weights.items():
-        if second.best_weights:
-            assert torch.equal(tensor, second.best_weights[name]), name
+    averages = straight.average.state()
+    assert averages.keys() == second.average.state().keys()
+    for name, tensor in averages.items():
+        assert torch.equal(tensor, second.average.state()[name]), name
 
 
 def copied_weights(model):

@@ -30,6 +30,7 @@ from nmt_cli.commands.options import (
     refuse_both,
 )
 from nmt_cli.errors import NmtError
+from nmt_cli.signals import raise_when_interrupted
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.pairs import PairList, Request
@@ -150,6 +151,7 @@ def evaluate(
     files = [_named_file(word) for word in hyp or []]
     if not runs and not files:
         raise NmtError("nothing to evaluate: give run folders, or --src, --ref and --hyp files")
+    refuse_both("--worst", "--json - or --csv -", bool(worst) and "-" in {json_file, csv_file})
     if worst and len(runs) + len(files) < 2:
         raise NmtError("--worst compares two systems; only one was given")
     for _, path in files:
@@ -168,6 +170,7 @@ def evaluate(
     )
     bleu = _bleu(bleu_tokenize, pairs.tgt_lang, folders, screen)
     _warn_of_leaks(folders, pairs, screen)
+    raise_when_interrupted()
     systems = [
         _translate(name, seeds, test, beam, length_penalty, device.value, precision.value, screen)
         for name, seeds in runs
@@ -282,12 +285,11 @@ def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
     from nmt_cli.corpus.splits import load_splits
 
     configs = [Config.from_json(run.config()["request"]) for run in runs]
-    tests = {
-        (c.data.test or f"test of {c.data.spec}", c.data.src_lang, c.data.tgt_lang) for c in configs
-    }
+    tests = {(run.config()["src_lang"], run.config().get("test_hash")) for run in runs}
     if len(tests) > 1:
+        names = sorted({c.data.test or f"test of {c.data.spec}" for c in configs})
         raise NmtError(
-            f"these runs were tested on different data ({', '.join(sorted(t[0] for t in tests))}); "
+            f"these runs were tested on different data ({', '.join(names)}); "
             "say on which to compare them, with -d"
         )
     data = configs[0].data
@@ -349,6 +351,10 @@ def _translate(
         for run in runs:
             translator = load_translator([run], chosen, number_format)
             outputs.append(translate_sample(name, translator, test, options, on_done=bar.advance))
+    if outputs[0].cut:
+        screen.note(
+            f"warning: {name}: {outputs[0].cut} sources were cut to as many tokens as it reads"
+        )
     seconds = sum(output.seconds or 0.0 for output in outputs)
     return SystemOutput(name, [output.runs[0] for output in outputs], seconds)
 

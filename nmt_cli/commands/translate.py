@@ -288,25 +288,33 @@ def _lines(work: _Work, form: _Form, group: Sequence[str]) -> Iterator[str]:
                 f"warning: line {number}: cut from {result.cut_from} to "
                 f"{len(result.src_tokens)} tokens, the limit"
             )
-        suffix = _attend(work, form, result, number) if form.align or form.attention else ""
-        best = result.outputs[0]
-        if form.n_best is not None:
-            for output in result.outputs:
+        for rank, output in enumerate(result.outputs[: form.n_best or 1]):
+            alone = result._replace(outputs=[output])
+            suffix = _attend(work, form, alone, number if rank == 0 else None)
+            if form.n_best is not None:
                 yield f"{number}\t{output.score:.4f}\t{output.text}{suffix}\n"
-        elif form.scores:
-            yield f"{best.score:.4f}\t{best.text}{suffix}\n"
-        else:
-            yield f"{best.text}{suffix}\n"
+            elif form.scores:
+                yield f"{output.score:.4f}\t{output.text}{suffix}\n"
+            else:
+                yield f"{output.text}{suffix}\n"
 
 
-def _attend(work: _Work, form: _Form, result: Translation, number: int) -> str:
-    """Draw and align one line; gives the tab and alignment that follow its text."""
+def _attend(work: _Work, form: _Form, result: Translation, number: int | None) -> str:
+    """Draw and align one output; gives the tab and alignment that follow its text.
+
+    Args:
+        work: what translates.
+        form: what is wanted.
+        result: a translation with this output alone.
+        number: of the line, if a picture of it may be wanted.
+    """
     from nmt_cli.translation import word_pairs
 
-    if not result.src_tokens:
+    pictured = form.attention is not None and number is not None
+    if not result.src_tokens or not (form.align or pictured):
         return "\t" if form.align else ""
     alignment = work.translator.align(result, form.layer, form.head)
-    if form.attention is not None:
+    if form.attention is not None and number is not None:
         _draw(form.attention.with_stem(f"{form.attention.stem}-{number}"), alignment, work.screen)
     if not form.align:
         return ""

@@ -33,9 +33,6 @@ def open_corpus(spec: str, request: Request) -> Corpus:
         return _folder(path, request)
     if path.is_file():
         return Corpus(spec, {"": partial(_read_file, path, request)})
-    if "," in spec:
-        src, _, tgt = spec.partition(",")
-        return Corpus(spec, {"": partial(read_pair_files, Path(src), Path(tgt), request)})
     name, _, options = spec.partition(":")
     if name == "hf":
         raise NmtError(
@@ -43,6 +40,9 @@ def open_corpus(spec: str, request: Request) -> Corpus:
         )
     if name in GENERATORS:
         return GENERATORS[name](options, request)
+    if "," in spec:
+        src, _, tgt = spec.partition(",")
+        return Corpus(spec, {"": partial(read_pair_files, Path(src), Path(tgt), request)})
     return Corpus(spec, {"": partial(_read_prefix, path, request)})
 
 
