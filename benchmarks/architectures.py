@@ -52,11 +52,17 @@ def sized(name: str, parameters: int) -> Entry:
     return Entry(name, arch, of_width(min(range(64, 641, 16), key=distance)))
 
 
+def words(bucket: dict[str, Any]) -> str:
+    """Name a bucket of source lengths."""
+    low, high = bucket["low"], bucket["high"]
+    return f"{low}+" if high is None else f"{low}-{high}"
+
+
 def table(results: list[dict[str, Any]]) -> str:
     """Lay the results out in Markdown, the best first."""
     first = results[0]["evaluation"]["systems"][0]["buckets"]
     head = ["`--arch`", "width", "parameters", "steps", "seconds", "training tokens/s",
-            "beam 5 sentences/s", *(cell["bucket"] for cell in first), "all"]  # fmt: skip
+            "beam 5 sentences/s", *map(words, first), "all"]  # fmt: skip
     lines = [head, ["---"] * len(head)]
     for result in sorted(results, key=lambda r: -r["evaluation"]["systems"][0]["bleu"]):
         system = result["evaluation"]["systems"][0]

@@ -2,7 +2,7 @@
 
 Departures: weight normalisation is left out, as the initialisation alone holds the variance here;
 so is dividing the encoder's gradients by the number of attentions, since Adam divides them by their
-own size. Embeddings start small and are scaled by sqrt(D), as in the Transformer here.
+own size.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ from nmt_cli.models.stack import MOST_POSITIONS, extend
 
 _HALF = math.sqrt(0.5)
 """What keeps the variance of a sum of two (section 3.5)."""
+
+_EMBEDDING = 0.1
+"""Standard deviation of embeddings at the start (section 3.5). All layers keep it, so that the
+unscaled products of attention are near 0 and a mean over the source is nearly a plain one, as the
+factor sqrt(S) supposes: with inputs of unit variance attention would be sharp and that factor would
+blow the decoder up."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +125,11 @@ class Embedding(nn.Module):
         super().__init__()
         self.words = words
         self.positions = LearnedPositions(options.max_positions, options.d_model)
-        self.scale = math.sqrt(options.d_model)
         self.dropout = Dropout(options.dropout)
 
     def forward(self, tokens: Tensor, position: Tensor) -> Tensor:
         """Embed tokens (B, T), the first of them at position (B,)."""
-        x = self.words(tokens) * self.scale + self.positions.after(position, tokens.shape[1])
-        return self.dropout(x)
+        return self.dropout(self.words(tokens) + self.positions.after(position, tokens.shape[1]))
 
 
 class ConvS2S(Seq2Seq):
@@ -139,7 +143,7 @@ class ConvS2S(Seq2Seq):
         shared = options.tied and vocab.shared
         src_words = words if shared else nn.Embedding(vocab.src, D)
         for embedding in (words, src_words):
-            nn.init.normal_(embedding.weight, std=D**-0.5)
+            nn.init.normal_(embedding.weight, std=_EMBEDDING)
         self.src_embedding = Embedding(options, src_words)
         self.tgt_embedding = Embedding(options, words)
         keep = 1 - options.dropout

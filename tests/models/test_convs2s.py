@@ -38,7 +38,7 @@ def test_convs2s_equals_a_loop_over_the_paper():
     decoded = model.decode(tgt, memory, model.start(memory), attention=True)
 
     def embed(side, token, t):
-        return side.words.weight[token] * math.sqrt(D) + side.positions.weight[t]
+        return side.words.weight[token] + side.positions.weight[t]
 
     zero = torch.zeros(D).double()
     embedded = [embed(model.src_embedding, token, t) for t, token in enumerate(src[0])]

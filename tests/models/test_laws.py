@@ -1,6 +1,7 @@
 """The laws that every back end obeys, over the registry and each architecture's variants."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -8,7 +9,14 @@ from safetensors.torch import load, save
 
 from nmt_cli.batches import BatchSize, TrainingBatches, collate, with_ends
 from nmt_cli.loss import smoothed_cross_entropy
-from nmt_cli.models import Seq2Seq, Vocabulary, architectures, select
+from nmt_cli.models import (
+    Seq2Seq,
+    Vocabulary,
+    architecture,
+    architectures,
+    resolve_options,
+    select,
+)
 from nmt_cli.models.base import Architecture
 from nmt_cli.models.ensemble import Ensemble
 from nmt_cli.models.options import describe, parse
@@ -283,3 +291,21 @@ def test_an_ensemble_of_twins_equals_one():
     src, mask, tgt = ids(2, 4), mask_of([4, 2], 4), ids(2, 3)
     single = run(model, src, mask, tgt)[0].log_softmax(-1)
     assert_close(run(Ensemble([model, model]), src, mask, tgt)[0], single)
+
+
+@pytest.mark.parametrize("name", [arch.name for arch in architectures()])
+def test_a_new_model_at_its_preset_guesses(name):
+    """It loses about ln V nats a word, on long sentences too: nothing is blown up on the way.
+
+    Somewhat more is right: tied embeddings let a new model bet on the word that it has just read.
+    """
+    torch.manual_seed(0)
+    words = 1000
+    model = architecture(name).build(
+        resolve_options(name, "small", {}), Vocabulary(words, words, True)
+    )
+    src, tgt = (torch.randint(EOS + 1, words, (2, 60)) for _ in range(2))
+    with torch.no_grad():
+        logits, _ = run(model, src, torch.ones_like(src, dtype=torch.bool), tgt)
+    loss = smoothed_cross_entropy(logits[:, :-1].flatten(0, 1), tgt[:, 1:].flatten(), 0.0)
+    assert loss / tgt[:, 1:].numel() < 1.3 * math.log(words)
