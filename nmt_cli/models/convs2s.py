@@ -215,7 +215,7 @@ register(
         traits=Traits(2017, parallel=True, path="n / kernel", keeps="kernel - 1 words a layer"),
         options=ConvOptions,
         build=ConvS2S,
-        recipe=Recipe(lr=1e-3, warmup=500, batch_tokens=2048, generated_epochs=12),
+        recipe=Recipe(lr=3e-3, warmup=500, batch_tokens=2048, generated_epochs=12),
         sizes={
             "tiny": {"d_model": 64},
             "small": {},
