@@ -285,11 +285,14 @@ def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
     from nmt_cli.corpus.splits import load_splits
 
     configs = [Config.from_json(run.config()["request"]) for run in runs]
-    tests = {(run.config()["src_lang"], run.config().get("test_hash")) for run in runs}
+    names = [c.data.test or f"test of {c.data.spec}" for c in configs]
+    tests = {
+        (run.config()["src_lang"], run.config().get("test_hash") or name)
+        for run, name in zip(runs, names, strict=True)
+    }
     if len(tests) > 1:
-        names = sorted({c.data.test or f"test of {c.data.spec}" for c in configs})
         raise NmtError(
-            f"these runs were tested on different data ({', '.join(names)}); "
+            f"these runs were tested on different data ({', '.join(sorted(set(names)))}); "
             "say on which to compare them, with -d"
         )
     data = configs[0].data
