@@ -25,7 +25,7 @@ class Average(ABC):
 
     @abstractmethod
     def at_validation(self, weights: Weights) -> Weights:
-        """Give what to validate in place of the weights as they are."""
+        """Give what to validate in place of these weights, a copy that nothing changes later."""
 
     @abstractmethod
     def state(self) -> Weights:
@@ -77,7 +77,7 @@ class MeanOfValidations(Average):
 
     def at_validation(self, weights: Weights) -> Weights:
         """Add these weights and give the mean."""
-        self.seen.append({name: tensor.clone() for name, tensor in weights.items()})
+        self.seen.append(weights)
         return {
             name: torch.stack([seen[name].to(newest.device) for seen in self.seen]).mean(dim=0)
             for name, newest in weights.items()
