@@ -214,16 +214,12 @@ def load_model(run: RunFolder, device: torch.device) -> Seq2Seq:
 
 
 @torch.inference_mode()
-def heads_by_layer(model: Seq2Seq) -> list[int]:
-    """Count the heads of each layer that attends to the source; a model without attention has none.
-
-    It is found by reading one token, so that no architecture need be known here.
-    """
+def attends(model: Seq2Seq) -> bool:
+    """Tell whether a model attends to the source: found by reading one token."""
     device = next(model.parameters()).device
     src, tgt = torch.tensor([[EOS]], device=device), torch.tensor([[BOS]], device=device)
     memory = model.encode(src, torch.ones_like(src, dtype=torch.bool))
-    layers = model.decode(tgt, memory, model.start(memory), attention=True).attention
-    return [weights.shape[1] for weights in layers]
+    return bool(model.decode(tgt, memory, model.start(memory), attention=True).attention)
 
 
 def load_translator(

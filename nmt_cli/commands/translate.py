@@ -260,11 +260,11 @@ def _check_attention(path: Path | None, layer: int | None, head: int | None, ali
 def _require_attention(translator: Translator, runs: Sequence[RunFolder], screen: Screen) -> None:
     """Say at once which runs have no attention to show, and stop if none has."""
     from nmt_cli.models.ensemble import Ensemble
-    from nmt_cli.translation import heads_by_layer
+    from nmt_cli.translation import attends
 
     model = translator.model
     members = model.models() if isinstance(model, Ensemble) else [model]
-    silent = [run for run, member in zip(runs, members, strict=True) if not heads_by_layer(member)]
+    silent = [run for run, member in zip(runs, members, strict=True) if not attends(member)]
     if len(silent) == len(runs):
         raise NmtError(
             f"{silent[0].path}: its model ({silent[0].config()['arch']}) has no attention to the "
