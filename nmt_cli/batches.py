@@ -7,7 +7,7 @@ and a run can go on where it stopped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -59,6 +59,10 @@ class BatchSize:
         if self.sentences is not None:
             return sentences <= self.sentences
         return sentences * longest <= self.tokens
+
+    def at_most(self, tokens: int) -> BatchSize:
+        """Lower a budget of tokens to so many."""
+        return replace(self, tokens=min(self.tokens, tokens))
 
 
 def with_ends(src: list[int], tgt: list[int]) -> IdPair:

@@ -44,7 +44,8 @@ from nmt_cli.training import (
     Validated,
     target_hidden,
 )
-from nmt_cli.translation import Translator, load_model, search_all
+from nmt_cli.translation import Searcher, Translator, load_model, search_all
+from nmt_cli.workers import choose_workers
 
 VALIDATION_SENTENCES = 500
 """Validation translates at most so many sentences, the first ones, greedily."""
@@ -310,11 +311,10 @@ class _Session:
             tokens += len(targets)
         shown = self.valid_ids[:VALIDATION_SENTENCES]
         found = search_all(
-            model,
+            Searcher(model, self.trainer.precision),
             [pair.src for pair in shown],
             SearchOptions(beam=1),
             _VALIDATION_BATCH,
-            self.trainer.precision,
         )
         written = [self.tgt_tokenizer.decode(list(best[0].tokens)) for best in found]
         references = self.valid_references[: len(written)]
@@ -463,7 +463,7 @@ class _Session:
             self.src_tokenizer,
             self.tgt_tokenizer,
             choose_translation_precision("auto", self.device),
-        )
+        ).with_workers(choose_workers(self.device))
         test = make_sample(self.splits.test)
         total, done = len(test.sources), 0
 

@@ -11,10 +11,11 @@ coverage); length counts the tokens with EOS.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,15 +42,6 @@ class SearchOptions:
             raise NmtError(f"--length-penalty {self.length_penalty:g}: must be from -10 to 10")
 
 
-@dataclass(frozen=True)
-class SamplingOptions:
-    """How translations are drawn: temperature, then the k likeliest, then the nucleus p."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-
-
 class Hypothesis(NamedTuple):
     """A finished translation."""
 
@@ -71,7 +63,16 @@ class Candidates(NamedTuple):
     """(B, C)."""
 
 
-Expand = Callable[[Tensor, Tensor], Candidates]
+class Step(NamedTuple):
+    """Where a search stands."""
+
+    keys: list[int]
+    """The number by which each of the B sentences is known, whatever batch it stands in."""
+    length: int
+    """Tokens of a hypothesis after this step."""
+
+
+Expand = Callable[[Tensor, Tensor, Step], Candidates]
 """Choose candidates from log P of the beams (B, K) and of the next token (B, K, V)."""
 
 
@@ -80,39 +81,58 @@ def length_penalty(length: int, alpha: float) -> float:
     return float(((5 + length) / 6) ** alpha)
 
 
-def best_continuations(totals: Tensor, log_probs: Tensor) -> Candidates:
+def best_continuations(totals: Tensor, log_probs: Tensor, step: Step) -> Candidates:
     """Take the 2 K best of all continuations, so that K stay when K of them end."""
     _, K, V = log_probs.shape
     values, flat = (totals.unsqueeze(-1) + log_probs).flatten(1).topk(min(2 * K, K * V), dim=1)
     return Candidates(values, flat // V, flat % V)
 
 
-def sampler(options: SamplingOptions, generator: torch.Generator) -> Expand:
-    """Make an ``Expand`` that draws one continuation for each beam."""
+@dataclass(frozen=True)
+class Sampler:
+    """Draw one continuation for each beam: temperature, then the k likeliest, then the nucleus p.
 
-    def draw(totals: Tensor, log_probs: Tensor) -> Candidates:
-        B, K, _ = log_probs.shape
-        kept = _truncate(log_probs.flatten(0, 1) / options.temperature, options)
-        shares = kept.softmax(-1).to(generator.device)
-        tokens = torch.multinomial(shares, 1, generator=generator).to(kept.device).view(B, K)
+    What is drawn for a sentence depends on the seed, its key and the step, not on its neighbours.
+    """
+
+    seed: int = 1
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __call__(self, totals: Tensor, log_probs: Tensor, step: Step) -> Candidates:
+        """Choose by inverting the cumulative distribution at numbers drawn from 0 to 1."""
+        B, K, V = log_probs.shape
+        kept = self._truncate(log_probs.flatten(0, 1) / self.temperature)
+        mass = kept.cpu().double().softmax(-1).cumsum(-1)  # (B * K, V)
+        at = mass[:, -1:] * self._uniform(step, K).view(-1, 1)
+        tokens = torch.searchsorted(mass, at, right=True).clamp(max=V - 1)
+        tokens = tokens.view(B, K).to(log_probs.device)
         drawn = totals + log_probs.gather(2, tokens.unsqueeze(-1)).squeeze(-1)
         parents = torch.arange(K, device=tokens.device).expand(B, K)
         return Candidates(drawn, parents, tokens)
 
-    return draw
+    def _uniform(self, step: Step, count: int) -> Tensor:
+        rows = [
+            np.random.default_rng((self.seed, key, step.length)).random(count) for key in step.keys
+        ]
+        return torch.from_numpy(np.stack(rows))  # (B, K) float64
 
+    def _truncate(self, logits: Tensor) -> Tensor:
+        """Forbid all but the k likeliest tokens and all beyond the nucleus (Holtzman et al. 2020).
 
-def _truncate(logits: Tensor, options: SamplingOptions) -> Tensor:
-    """Forbid all but the k likeliest tokens and all beyond the nucleus (Holtzman et al. 2020)."""
-    if options.top_k > 0:
-        kth = logits.topk(min(options.top_k, logits.shape[-1]), dim=-1).values[..., -1:]
-        logits = logits.masked_fill(logits < kth, -math.inf)
-    if options.top_p < 1.0:
-        ordered, index = logits.sort(dim=-1, descending=True)
-        probs = ordered.softmax(-1)
-        outside = (probs.cumsum(-1) - probs) >= options.top_p
-        logits = logits.masked_fill(outside.scatter(-1, index, outside), -math.inf)
-    return logits
+        Args:
+            logits: (N, V).
+        """
+        if self.top_k > 0:
+            kth = logits.topk(min(self.top_k, logits.shape[-1]), dim=-1).values[..., -1:]
+            logits = logits.masked_fill(logits < kth, -math.inf)
+        if self.top_p < 1.0:
+            ordered, index = logits.sort(dim=-1, descending=True)
+            probs = ordered.softmax(-1)
+            outside = (probs.cumsum(-1) - probs) >= self.top_p
+            logits = logits.masked_fill(outside.scatter(-1, index, outside), -math.inf)
+        return logits
 
 
 class _Sentence:
@@ -159,6 +179,7 @@ def search(
     src_mask: Tensor,
     options: SearchOptions,
     expand: Expand = best_continuations,
+    keys: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch.
 
@@ -167,8 +188,9 @@ def search(
         src: (B, S) int64.
         src_mask: (B, S) bool, True = a real token.
         options: beam (1 is greedy), length penalty and limit.
-        expand: how continuations are chosen; ``sampler(...)`` draws them instead, then the
-            beams are independent samples.
+        expand: how continuations are chosen; a ``Sampler`` draws them instead, then the beams
+            are independent samples.
+        keys: the number by which each sentence is known to ``expand``; by default its place.
 
     Returns:
         for each sentence its hypotheses, best first, at most ``n_best`` of them.
@@ -178,6 +200,7 @@ def search(
     sampled = expand is not best_continuations
     sentences = [_Sentence(options, limit, sampled) for limit in limits]
     active = list(range(len(sentences)))
+    keys = range(len(sentences)) if keys is None else keys
     memory = model.encode(src, src_mask)
     first = torch.arange(len(active), device=src.device).repeat_interleave(K)
     state = select(model.start(memory, max(limits)), first)
@@ -191,7 +214,8 @@ def search(
         decoded = model.decode(tokens, memory, state)
         logits = model.project(decoded.hidden[:, -1])
         log_probs = _allowed(logits, [limits[i] for i in active], length)
-        chosen = expand(totals, log_probs.view(len(active), K, -1))
+        step = Step([keys[i] for i in active], length)
+        chosen = expand(totals, log_probs.view(len(active), K, -1), step)
         slots, totals, alive = _settle(chosen, written, [sentences[i] for i in active], K)
         keep = [n for n, i in enumerate(active) if not sentences[i].is_done(alive[n], length)]
         if not keep:

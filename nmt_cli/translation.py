@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +26,7 @@ from nmt_cli.search import (
     search,
 )
 from nmt_cli.tokenizer import BOS, EOS, Tokenizer
+from nmt_cli.workers import Workers
 
 MAX_SOURCE_TOKENS = 1000
 """A longer source is cut, with a warning."""
@@ -62,38 +63,73 @@ class Alignment(NamedTuple):
     """(T, S) fp32; both sides end in EOS."""
 
 
+class Task(NamedTuple):
+    """A batch to search for translations of."""
+
+    sources: list[Sequence[int]]
+    """Ids of each sentence, ending in EOS."""
+    keys: list[int]
+    options: SearchOptions
+    expand: Expand
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """A model that searches one batch after the other, here or in ``workers``."""
+
+    model: Seq2Seq
+    precision: Precision
+
+    def __call__(self, task: Task) -> list[list[Hypothesis]]:
+        """Search one batch."""
+        device = next(self.model.parameters()).device
+        src, mask = pad(task.sources)
+        with self.precision.autocast(device):
+            return search(
+                self.model, src.to(device), mask.to(device), task.options, task.expand, task.keys
+            )
+
+
+SearchWorkers = Workers[Task, list[list[Hypothesis]]]
+
+
 def search_all(
-    model: Seq2Seq,
+    searcher: Searcher | SearchWorkers,
     sources: Sequence[Sequence[int]],
     options: SearchOptions,
     size: BatchSize,
-    precision: Precision,
     expand: Expand = best_continuations,
+    keys: Sequence[int] | None = None,
     on_done: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Search for translations of ids, batched by length; results in the order of the sources.
 
     Args:
-        model: any back end, in eval mode.
+        searcher: a model in eval mode, or processes that have it.
         sources: ids of each sentence, each ending in EOS.
         options: how to search.
-        size: the budget of a batch, a hypothesis counting as a sentence.
-        precision: number format.
+        size: the budget of a batch.
         expand: how continuations are chosen.
+        keys: the number by which ``expand`` knows each sentence; by default its place.
         on_done: called with the number of sentences just finished.
     """
-    device = next(model.parameters()).device
+    keys = range(len(sources)) if keys is None else keys
     lengths = [len(source) for source in sources]
-    order = sorted(range(len(sources)), key=lengths.__getitem__)
+    order = sorted(range(len(sources)), key=lengths.__getitem__, reverse=True)
+    if isinstance(searcher, Workers):
+        size = size.at_most(-(-sum(lengths) // len(searcher)))  # some for everyone
+    groups = cut(order, lengths, size)
+    tasks = [
+        Task([sources[i] for i in group], [keys[i] for i in group], options, expand)
+        for group in groups
+    ]
     found: list[list[Hypothesis]] = [[] for _ in sources]
-    for group in cut(order, lengths, size):
-        src, mask = pad([sources[i] for i in group])
-        with precision.autocast(device):
-            hypotheses = search(model, src.to(device), mask.to(device), options, expand)
-        for i, best in zip(group, hypotheses, strict=True):
+    run = searcher.run(tasks) if isinstance(searcher, Workers) else enumerate(map(searcher, tasks))
+    for number, hypotheses in run:
+        for i, best in zip(groups[number], hypotheses, strict=True):
             found[i] = best
         if on_done:
-            on_done(len(group))
+            on_done(len(groups[number]))
     return found
 
 
@@ -105,6 +141,14 @@ class Translator:
     src_tokenizer: Tokenizer
     tgt_tokenizer: Tokenizer
     precision: Precision
+    workers: SearchWorkers | None = None
+    """Processes that search in place of this one."""
+
+    def with_workers(self, count: int) -> Translator:
+        """Give this translator with so many processes to search, which are started now."""
+        if count == 1:
+            return self
+        return replace(self, workers=Workers(Searcher(self.model, self.precision), count))
 
     def translate(
         self,
@@ -112,14 +156,26 @@ class Translator:
         options: SearchOptions,
         size: BatchSize,
         expand: Expand = best_continuations,
+        first: int = 0,
         on_done: Callable[[int], None] | None = None,
     ) -> list[Translation]:
-        """Translate lines; blank ones stay blank and never meet the model."""
+        """Translate lines; blank ones stay blank and never meet the model.
+
+        Args:
+            lines: text, one sentence each.
+            options: how to search.
+            size: the budget of a batch, in source tokens.
+            expand: how continuations are chosen.
+            first: the number by which ``expand`` knows the first line, and so on from there.
+            on_done: called with the number of lines just translated.
+        """
         full = [i for i, line in enumerate(lines) if not is_blank(line)]
         ids = self.src_tokenizer.encode_all(lines[i] for i in full)
         most = min(MAX_SOURCE_TOKENS, (self.model.max_positions or math.inf) - 1)
         sources = [[*tokens[: int(most)], EOS] for tokens in ids]
-        found = search_all(self.model, sources, options, size, self.precision, expand, on_done)
+        searcher = self.workers or Searcher(self.model, self.precision)
+        keys = [first + i for i in full]
+        found = search_all(searcher, sources, options, size, expand, keys, on_done)
         results = [Translation((), [Output("", 0.0, ())], None) for _ in lines]
         for i, tokens, source, hypotheses in zip(full, ids, sources, found, strict=True):
             outputs = [

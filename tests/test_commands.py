@@ -112,7 +112,12 @@ def test_batch_sizes_do_not_change_a_line(trained):
     stdin = "".join(f"{line}\n" for line in SOURCES)
     outputs = {
         text(nmt("translate", "-m", trained, "--scores", *extra, cwd=trained, stdin=stdin))
-        for extra in (("--batch-sentences", 1), ("--batch-tokens", 30), ("--batch-tokens", 9999))
+        for extra in (
+            ("--batch-sentences", 1),
+            ("--batch-tokens", 30, "--workers", 1),
+            ("--batch-tokens", 9999, "--workers", 1),
+            ("--workers", 3),
+        )
     }
     assert len(outputs) == 1
 
@@ -139,6 +144,17 @@ def test_sampling_follows_the_seed(trained):
         text(nmt(*args, "--seed", seed, cwd=trained, stdin=stdin)) for seed in (1, 1, 2)
     )
     assert one == same != other
+
+
+@pytest.mark.slow
+def test_neighbours_do_not_change_what_is_drawn(trained):
+    args = ("translate", "-m", trained, "--sample", "--temperature", 2)
+    stdin = "".join(f"{line}\n" for line in SOURCES)
+    outputs = {
+        text(nmt(*args, *extra, cwd=trained, stdin=stdin))
+        for extra in (("--batch-sentences", 1), ("--workers", 1), ("--workers", 2))
+    }
+    assert len(outputs) == 1
 
 
 def test_alignment_and_attention_files(trained, tmp_path):

@@ -8,10 +8,9 @@ from nmt_cli.batches import pad
 from nmt_cli.models import Vocabulary, architectures
 from nmt_cli.models.base import Decoded, Seq2Seq
 from nmt_cli.search import (
-    SamplingOptions,
+    Sampler,
     SearchOptions,
     length_penalty,
-    sampler,
     search,
 )
 from nmt_cli.tokenizer import BOS, EOS, PAD, UNK
@@ -152,7 +151,7 @@ def test_the_score_of_a_hypothesis_is_that_of_teacher_forcing():
 
 def test_samples_follow_the_model():
     model = Table(4)
-    expand = sampler(SamplingOptions(), torch.Generator().manual_seed(0))
+    expand = Sampler()
     draws = search(
         model, *sources(4), SearchOptions(beam=4000, n_best=4000, max_length=30), expand
     )[0]
@@ -163,7 +162,7 @@ def test_samples_follow_the_model():
 
 def test_top_k_of_one_samples_greedily():
     model = Table(5)
-    expand = sampler(SamplingOptions(top_k=1), torch.Generator().manual_seed(0))
+    expand = Sampler(top_k=1)
     drawn = search(model, *sources(4), SearchOptions(beam=3, n_best=3, max_length=9), expand)[0]
     greedy = search(model, *sources(4), SearchOptions(beam=1, max_length=9))[0][0]
     assert {h.tokens for h in drawn} == {greedy.tokens}
@@ -172,6 +171,6 @@ def test_top_k_of_one_samples_greedily():
 def test_top_p_keeps_the_nucleus_alone():
     model = Table(6)
     model.table[4, 0, BOS] = torch.tensor([0, 0, 0, -9, 3.0, 2.9, -9]).double()
-    expand = sampler(SamplingOptions(top_p=0.3), torch.Generator().manual_seed(0))
+    expand = Sampler(top_p=0.3)
     draws = search(model, *sources(4), SearchOptions(beam=50, n_best=50, max_length=3), expand)[0]
     assert {h.tokens[0] for h in draws} == {4}

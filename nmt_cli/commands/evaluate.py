@@ -345,6 +345,7 @@ def _translate(
     from nmt_cli.precision import choose_device, choose_translation_precision
     from nmt_cli.search import SearchOptions
     from nmt_cli.translation import load_translator
+    from nmt_cli.workers import choose_workers
 
     chosen = choose_device(device)  # type: ignore[arg-type]
     number_format = choose_translation_precision(precision, chosen)  # type: ignore[arg-type]
@@ -352,7 +353,9 @@ def _translate(
     outputs = []
     with screen.progress(name, len(runs) * len(test.sources)) as bar:
         for run in runs:
-            translator = load_translator([run], chosen, number_format)
+            translator = load_translator([run], chosen, number_format).with_workers(
+                choose_workers(chosen)
+            )
             outputs.append(translate_sample(name, translator, test, options, on_done=bar.advance))
     if outputs[0].cut:
         screen.note(

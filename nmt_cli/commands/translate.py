@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from nmt_cli.commands.options import (
     MANY,
     MOST_BEAMS,
     MOST_TOKENS,
+    MOST_WORKERS,
     Beam,
     Device,
     DeviceOption,
@@ -31,6 +33,8 @@ from nmt_cli.errors import NmtError
 from nmt_cli.signals import raise_when_interrupted
 
 if TYPE_CHECKING:
+    import torch
+
     from nmt_cli.batches import BatchSize
     from nmt_cli.display import Screen
     from nmt_cli.runs import RunFolder
@@ -123,6 +127,14 @@ def translate(
             "source-target, of words between spaces, counted from 0.",
         ),
     ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_WORKERS,
+            help="Processes of one thread each, on a CPU.  (default: one for each core)",
+        ),
+    ] = None,
     device: DeviceOption = Device.auto,
     precision: Annotated[
         PrecisionOption, typer.Option(help="Number format; auto is fp32 on a CPU.")
@@ -143,6 +155,7 @@ def translate(
     """
     from nmt_cli.batches import BatchSize
     from nmt_cli.corpus.lines import require_readable
+    from nmt_cli.corpus.stream import groups_of_files, groups_of_stdin
     from nmt_cli.display import Screen
     from nmt_cli.files import write_whole
     from nmt_cli.precision import choose_device, choose_translation_precision
@@ -175,14 +188,21 @@ def translate(
     else:
         runs = [newest_run()]
         screen.note(f"model: {runs[0].path}")
-    translator = load_translator(runs, chosen_device, chosen_precision)
+    translator = load_translator(runs, chosen_device, chosen_precision).with_workers(
+        _count_workers(workers, chosen_device)
+    )
     raise_when_interrupted()
     if align or attention is not None:
         _require_attention(translator, runs, screen)
     size = BatchSize(batch_tokens or _BATCH_TOKENS, batch_sentences)
     work = _Work(translator, options, size, expand, screen)
     form = _Form(n_best, scores, align, attention, layer, head)
-    groups = _groups(files or [], encoding_errors.value, screen, size)
+    if files:
+        groups = groups_of_files(files, encoding_errors.value)
+    else:
+        if sys.stdin.isatty():
+            screen.note("type a sentence and press return; Ctrl-D ends")
+        groups = groups_of_stdin(encoding_errors.value, batch_sentences)
     if out is not None:
         text = "".join(line for group in groups for line in _lines(work, form, group))
         write_whole(out, text)
@@ -194,58 +214,55 @@ def translate(
     return 0
 
 
+_BATCH_TOKENS = 2048
+
+
+@dataclass(frozen=True)
 class _Form:
     """What a line of output looks like."""
 
-    def __init__(
-        self,
-        n_best: int | None,
-        scores: bool,
-        align: bool,
-        attention: Path | None,
-        layer: int | None,
-        head: int | None,
-    ) -> None:
-        self.n_best = n_best
-        self.scores = scores
-        self.align = align
-        self.attention = attention
-        self.layer = layer
-        self.head = head
+    n_best: int | None
+    scores: bool
+    align: bool
+    attention: Path | None
+    layer: int | None
+    head: int | None
 
 
+@dataclass
 class _Work:
     """A translator with its settings, and the number of the next line."""
 
-    def __init__(
-        self,
-        translator: Translator,
-        options: SearchOptions,
-        size: BatchSize,
-        expand: Expand,
-        screen: Screen,
-    ) -> None:
-        self.translator = translator
-        self.options = options
-        self.size = size
-        self.expand = expand
-        self.screen = screen
-        self.line = 1
+    translator: Translator
+    options: SearchOptions
+    size: BatchSize
+    expand: Expand
+    screen: Screen
+    line: int = 1
 
 
 def _sampler(
     sample: bool, temperature: float | None, top_k: int | None, top_p: float | None, seed: int
 ) -> Expand:
-    import torch
-
-    from nmt_cli.search import SamplingOptions, best_continuations, sampler
+    from nmt_cli.search import Sampler, best_continuations
 
     if not sample:
         if temperature is not None or top_k is not None or top_p is not None:
             raise NmtError("--temperature, --top-k and --top-p need --sample")
         return best_continuations
-    settings = SamplingOptions(temperature or 1.0, top_k or 0, top_p or 1.0)
-    return sampler(settings, torch.Generator().manual_seed(seed))
+    return Sampler(seed, temperature or 1.0, top_k or 0, top_p or 1.0)
+
+
+def _count_workers(asked: int | None, device: torch.device) -> int:
+    from nmt_cli.workers import can_fork, choose_workers
+
+    if asked is None:
+        return choose_workers(device)
+    if asked > 1 and device.type != "cpu":
+        raise NmtError(f"--workers {asked}: {device.type} is shared by one process; leave it out")
+    if asked > 1 and not can_fork():
+        raise NmtError(f"--workers {asked}: only on Linux; leave it out, threads do the work here")
+    return asked
 
 
 def _check_attention(path: Path | None, layer: int | None, head: int | None, align: bool) -> None:
@@ -278,7 +295,7 @@ def _lines(work: _Work, form: _Form, group: Sequence[str]) -> Iterator[str]:
     """Translate a group of lines and yield what is printed for each."""
     with work.screen.progress("translating", len(group)) as bar:
         results = work.translator.translate(
-            group, work.options, work.size, work.expand, on_done=bar.advance
+            group, work.options, work.size, work.expand, work.line, bar.advance
         )
     for result in results:
         number = work.line
@@ -342,89 +359,3 @@ def _draw(path: Path, alignment: object, screen: Screen) -> None:
             "(such as Noto), or write .json"
         )
     screen.note(f"attention: {path}")
-
-
-_BATCH_TOKENS = 2048
-_FIRST_GROUP, _FILE_GROUP = 125, 2000
-"""Lines of a file that are sorted by length and translated together."""
-_PIPE_GROUP = 64
-_PATIENCE_S = 0.05
-"""How long a line from a pipe waits for company."""
-
-
-def _groups(
-    files: Sequence[Path], errors: str, screen: Screen, size: BatchSize
-) -> Iterator[list[str]]:
-    """Yield lines in groups: large ones from files, small and prompt ones from a pipe."""
-    import os
-    import stat
-
-    from nmt_cli.corpus.lines import decode_lines, read_lines
-
-    if files:
-        for path in files:
-            yield from _chunks(read_lines(path, errors))  # type: ignore[arg-type]
-        return
-    if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
-        lines = decode_lines(sys.stdin.buffer, "stdin", errors)  # type: ignore[arg-type]
-        yield from _chunks(lines)
-        return
-    if sys.stdin.isatty():
-        screen.note("type a sentence and press return; Ctrl-D ends")
-    raw = _raw_groups(min(_PIPE_GROUP, size.sentences or _PIPE_GROUP))
-    yield from _decoded_groups(raw, errors)
-
-
-def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Group the lines of a file: a few at first, so that something is seen, then ever more."""
-    from itertools import islice
-
-    count = _FIRST_GROUP
-    while group := list(islice(lines, count)):
-        yield group
-        count = min(2 * count, _FILE_GROUP)
-
-
-def _raw_groups(most: int) -> Iterator[list[bytes]]:
-    """Read stdin on a thread; a group ends when it is full or nothing more comes for a moment."""
-    import queue
-    import threading
-
-    waiting: queue.Queue[bytes | None] = queue.Queue(maxsize=4 * most)
-
-    def read() -> None:
-        for line in sys.stdin.buffer:
-            waiting.put(line)
-        waiting.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    while (first := waiting.get()) is not None:
-        group, ended = [first], False
-        while len(group) < most and not ended:
-            try:
-                line = waiting.get(timeout=_PATIENCE_S)
-            except queue.Empty:
-                break
-            if line is None:
-                ended = True
-            else:
-                group.append(line)
-        yield group
-        if ended:
-            return
-
-
-def _decoded_groups(groups: Iterator[list[bytes]], errors: str) -> Iterator[list[str]]:
-    from nmt_cli.corpus.lines import decode_lines
-
-    held: list[list[bytes]] = []
-
-    def all_lines() -> Iterator[bytes]:
-        for group in groups:
-            held.append(group)
-            yield from group
-
-    decoded = decode_lines(all_lines(), "stdin", errors)  # type: ignore[arg-type]
-    for line in decoded:
-        size = len(held.pop())
-        yield [line, *(next(decoded) for _ in range(size - 1))]

@@ -1,0 +1,111 @@
+"""Work shared among processes of one thread each.
+
+On a CPU the steps of a search are so small that two processes do more than two threads. The
+processes are forked, so that they share the weights of the model, and each has a pipe of its own:
+it ends when the other side of the pipe is gone, however that came about.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Generic, TypeVar, cast
+
+import torch
+
+from nmt_cli.errors import WorkFailed
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_CHOSEN_AT_MOST = 16
+
+
+def can_fork() -> bool:
+    """Tell whether processes can be forked safely from one that has loaded torch."""
+    return sys.platform == "linux"
+
+
+def choose_workers(device: torch.device) -> int:
+    """Take a worker in place of each thread, where that is faster."""
+    if device.type != "cpu" or not can_fork():
+        return 1
+    return min(torch.get_num_threads(), _CHOSEN_AT_MOST)
+
+
+class Workers(Generic[Task, Result]):
+    """Processes that do one kind of task. They start at once, and end when this object is gone."""
+
+    def __init__(self, work: Callable[[Task], Result], count: int) -> None:
+        context = multiprocessing.get_context("fork")
+        self._pipes: list[Connection] = []
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            self._pipes.append(ours)
+            # a daemon: the interpreter ends it when it ends
+            context.Process(target=_serve, args=(work, theirs, self._pipes), daemon=True).start()
+            theirs.close()
+
+    def __len__(self) -> int:
+        return len(self._pipes)
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+        """Yield the number of each task and its result, as they are done.
+
+        Raises:
+            WorkFailed: if a process died.
+        """
+        waiting = iter(enumerate(tasks))
+        at_work: dict[Connection, int] = {}
+
+        def give(pipe: Connection) -> None:
+            number, task = next(waiting, (None, None))
+            if number is not None:
+                pipe.send(task)
+                at_work[pipe] = number
+
+        try:
+            for pipe in self._pipes:
+                give(pipe)
+            while at_work:
+                for ready in wait(list(at_work)):
+                    pipe = cast(Connection, ready)
+                    result = pipe.recv()
+                    number = at_work.pop(pipe)
+                    give(pipe)
+                    if isinstance(result, Exception):
+                        raise result
+                    yield number, result
+        except (EOFError, ConnectionError):
+            raise WorkFailed(
+                "a worker process died, perhaps for want of memory; try --workers 1 or a smaller "
+                "--batch-tokens"
+            ) from None
+
+
+def _serve(
+    work: Callable[[Task], Result], pipe: Connection, inherited: Sequence[Connection]
+) -> None:
+    """Answer tasks until the pipe is closed, then end without the parent's cleaning up.
+
+    The ends that the parent holds are closed here, or no pipe would ever seem closed.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for other in inherited:
+        other.close()
+    torch.set_num_threads(1)
+    with suppress(EOFError, ConnectionError):
+        while True:
+            task = pipe.recv()
+            try:
+                result: Result | Exception = work(task)
+            except Exception as error:
+                result = error
+            pipe.send(result)
+    os._exit(0)

@@ -1,0 +1,90 @@
+"""Processes that share work: results, faults, and that none outlives its maker."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from nmt_cli.errors import NmtError, WorkFailed
+from nmt_cli.workers import Workers, can_fork
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="processes are forked on Linux alone")
+
+
+def square(number: int) -> int:
+    time.sleep(0.002 * (number % 3))  # so that they are done in another order
+    return number * number
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("tasks", [0, 1, 20])
+def test_every_task_is_done_once(count, tasks):
+    workers = Workers(square, count)
+    assert len(workers) == count
+    for _ in range(2):
+        done = list(workers.run(range(tasks)))
+        assert sorted(done) == [(n, n * n) for n in range(tasks)]
+
+
+def refuse(number: int) -> int:
+    raise NmtError(f"number {number} is refused")
+
+
+def test_an_error_of_a_task_is_the_callers():
+    with pytest.raises(NmtError, match="number 0 is refused"):
+        list(Workers(refuse, 1).run([0, 1]))
+
+
+def die(number: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_process_that_dies_is_an_error_that_says_what_to_do():
+    with pytest.raises(WorkFailed, match="--workers 1"):
+        list(Workers(die, 2).run([1, 2, 3]))
+
+
+def wait_for(condition, seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_processes_end_with_the_object():
+    before = set(multiprocessing.active_children())
+    workers = Workers(square, 2)
+    started = set(multiprocessing.active_children()) - before
+    assert len(started) == 2
+    del workers
+    assert wait_for(lambda: not any(process.is_alive() for process in started))
+
+
+ORPHANS = """
+import multiprocessing, os, signal
+from nmt_cli.workers import Workers
+workers = Workers(abs, 2)
+list(workers.run(range(4)))
+print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_processes_end_when_their_maker_is_killed():
+    output = subprocess.run([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, check=False)
+    pids = [int(pid) for pid in output.stdout.split()]
+    assert len(pids) == 2
+    assert wait_for(lambda: not any(is_alive(pid) for pid in pids))
