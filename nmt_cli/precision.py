@@ -12,13 +12,14 @@ import torch
 
 from nmt_cli.errors import NmtError
 
-PrecisionName = Literal["fp32", "bf16", "fp16"]
+PrecisionName = Literal["fp32", "bf16", "fp16", "int8"]
 DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
 PrecisionChoice = Literal["auto", "fp32", "bf16", "fp16"]
+TranslationPrecisionChoice = Literal["auto", "fp32", "bf16", "fp16", "int8"]
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Numbers of glibc's malloc.h."""
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,10 @@ class Precision:
 
     def autocast(self, device: torch.device) -> AbstractContextManager[None]:
         """Give the context in which the model runs."""
+        half = _HALF.get(self.name)
         return cast(
             AbstractContextManager[None],
-            torch.autocast(device.type, _DTYPES[self.name], enabled=self.name != "fp32"),
+            torch.autocast(device.type, half, enabled=half is not None),
         )
 
 
@@ -76,8 +78,16 @@ def choose_training_precision(
     return Precision("fp32", "nothing faster is sure to pay here")
 
 
-def choose_translation_precision(choice: PrecisionChoice, device: torch.device) -> Precision:
-    """Choose the precision of translating: fp32 on a CPU, so that neighbours do not matter."""
+def choose_translation_precision(
+    choice: TranslationPrecisionChoice, device: torch.device
+) -> Precision:
+    """Choose the precision of translating: fp32 on a CPU, so that neighbours do not matter.
+
+    Raises:
+        NmtError: if the one asked for is not there on the device.
+    """
+    if choice == "int8" and device.type != "cpu":
+        raise NmtError(f"--precision int8: on a CPU alone; on {device.type} take bf16 or fp16")
     if choice == "fp16" and device.type == "cpu":
         return Precision("fp32", "in place of fp16", "fp16 is slow on a CPU: using fp32")
     if choice != "auto":

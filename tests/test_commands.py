@@ -147,6 +147,16 @@ def test_sampling_follows_the_seed(trained):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_smaller_weights_translate_what_was_learnt(trained, precision):
+    stdin = "".join(f"{line}\n" for line in SOURCES)
+    written = text(
+        nmt("translate", "-m", trained, "--precision", precision, cwd=trained, stdin=stdin)
+    )
+    assert written.splitlines() == [tgt for _, tgt in PAIRS]
+
+
+@pytest.mark.slow
 def test_neighbours_do_not_change_what_is_drawn(trained):
     args = ("translate", "-m", trained, "--sample", "--temperature", 2)
     stdin = "".join(f"{line}\n" for line in SOURCES)

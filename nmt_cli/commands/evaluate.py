@@ -20,10 +20,11 @@ from nmt_cli.commands.options import (
     Encoding,
     EncodingErrors,
     LengthPenalty,
-    PrecisionOption,
     Quiet,
     SrcLang,
     TgtLang,
+    TranslationPrecision,
+    TranslationPrecisionOption,
     check_outputs,
     parse_columns,
     parse_numbers,
@@ -107,9 +108,7 @@ def evaluate(
     beam: Beam = 5,
     length_penalty: LengthPenalty = 0.6,
     device: DeviceOption = Device.auto,
-    precision: Annotated[
-        PrecisionOption, typer.Option(help="Number format; auto is fp32 on a CPU.")
-    ] = PrecisionOption.auto,
+    precision: TranslationPrecisionOption = TranslationPrecision.auto,
     encoding_errors: Encoding = EncodingErrors.strict,
     quiet: Quiet = False,
 ) -> int:

@@ -23,8 +23,9 @@ from nmt_cli.commands.options import (
     Encoding,
     EncodingErrors,
     LengthPenalty,
-    PrecisionOption,
     Quiet,
+    TranslationPrecision,
+    TranslationPrecisionOption,
     check_outputs,
     finite,
     refuse_both,
@@ -136,9 +137,7 @@ def translate(
         ),
     ] = None,
     device: DeviceOption = Device.auto,
-    precision: Annotated[
-        PrecisionOption, typer.Option(help="Number format; auto is fp32 on a CPU.")
-    ] = PrecisionOption.auto,
+    precision: TranslationPrecisionOption = TranslationPrecision.auto,
     encoding_errors: Encoding = EncodingErrors.strict,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write to a file instead of stdout.")

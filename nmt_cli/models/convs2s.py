@@ -24,6 +24,7 @@ from nmt_cli.models.base import (
     Traits,
     Tree,
     Vocabulary,
+    full_precision,
     register,
 )
 from nmt_cli.models.dropout import Dropout
@@ -176,9 +177,10 @@ class ConvS2S(Seq2Seq):
 
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
         """Give (position (B,), the kernel - 1 inputs before, (B, kernel - 1, D), of each layer)."""
-        mask = cast(tuple[Tensor, ...], memory)[2]
-        weight = self.into_decoder.weight
-        past = weight.new_zeros(mask.shape[0], self.kernel - 1, len(weight))
+        keys, _, mask = cast(tuple[Tensor, ...], memory)
+        past = full_precision(keys).new_zeros(
+            mask.shape[0], self.kernel - 1, self.into_decoder.out_features
+        )
         position = torch.zeros(mask.shape[0], dtype=torch.int64, device=mask.device)
         return position, tuple(past for _ in self.decoder)
 

@@ -49,7 +49,7 @@ class IndRnn(Mixer):
 
     def start(self, rows: int) -> Tree:
         """Give a state of zeros (B, D)."""
-        return self.recurrent.new_zeros(rows, len(self.recurrent))
+        return self.zeros(rows, len(self.recurrent))
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
         """Run over x (B, T, D)."""

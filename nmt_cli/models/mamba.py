@@ -83,8 +83,8 @@ class Mamba(Mixer):
 
     def start(self, rows: int) -> Tree:
         """Give (the d_conv - 1 inputs of the convolution before, states (B, N, E)), all zero."""
-        past = self.kernel.new_zeros(rows, len(self.kernel) - 1, self.d_inner)
-        return past, self.kernel.new_zeros(rows, self.d_state, self.d_inner)
+        past = self.zeros(rows, len(self.kernel) - 1, self.d_inner)
+        return past, self.zeros(rows, self.d_state, self.d_inner)
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
         """Run over x (B, T, D)."""

@@ -57,7 +57,7 @@ class MinRnn(Mixer):
 
     def start(self, rows: int) -> Tree:
         """Give a state of zeros (B, d_state)."""
-        return self.input.weight.new_zeros(rows, self.d_state)
+        return self.zeros(rows, self.d_state)
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
         """Run over x (B, T, D)."""

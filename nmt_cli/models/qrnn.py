@@ -57,9 +57,8 @@ class Qrnn(Mixer):
 
     def start(self, rows: int) -> Tree:
         """Give (the window - 1 inputs before (B, window - 1, D), state (B, D)), all zero."""
-        weight = self.convolution.weight
-        D = weight.shape[1] // self.window
-        return weight.new_zeros(rows, self.window - 1, D), weight.new_zeros(rows, D)
+        D = self.convolution.in_features // self.window
+        return self.zeros(rows, self.window - 1, D), self.zeros(rows, D)
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
         """Run over x (B, T, D)."""

@@ -110,7 +110,7 @@ class TimeMixing(Mixer):
     def start(self, rows: int) -> Tree:
         """Give (the input before (B, 1, D), both sums and the largest exponent, each (B, D))."""
         D = len(self.bonus)
-        past, sums = self.bonus.new_zeros(rows, 1, D), self.bonus.new_zeros(rows, D)
+        past, sums = self.zeros(rows, 1, D), self.zeros(rows, D)
         return past, sums, sums, torch.full_like(sums, -1e30)
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
@@ -159,7 +159,7 @@ class ChannelMixing(Mixer):
 
     def start(self, rows: int) -> Tree:
         """Give the input before (B, 1, D), zero."""
-        return self.receptance.weight.new_zeros(rows, 1, self.receptance.in_features)
+        return self.zeros(rows, 1, self.receptance.in_features)
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
         """Run over x (B, T, D)."""

@@ -54,7 +54,7 @@ class Sru(Mixer):
 
     def start(self, rows: int) -> Tree:
         """Give a cell of zeros (B, D)."""
-        return self.input.weight.new_zeros(rows, self.input.in_features)
+        return self.zeros(rows, self.input.in_features)
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
         """Run over x (B, T, D)."""

@@ -109,6 +109,14 @@ class Mixer(nn.Module, ABC):
     no call changes the state that it is given.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("_kind", torch.empty(0), persistent=False)
+
+    def zeros(self, *shape: int) -> Tensor:
+        """Give zeros in the number format and on the device of this module, to start from."""
+        return cast(Tensor, self._kind).new_zeros(shape)
+
     @abstractmethod
     def start(self, rows: int) -> Tree:
         """Give the state before the first position."""

@@ -173,7 +173,7 @@ class CausalAttention(SelfAttention, Mixer):
 
     def start(self, rows: int) -> Tree:
         """Give empty keys and values."""
-        empty = self.qkv.weight.new_zeros(rows, self.kv_heads, 0, self.d_head)
+        empty = self.zeros(rows, self.kv_heads, 0, self.d_head)
         return empty, empty
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
@@ -235,7 +235,7 @@ class CausalLinearAttention(LinearAttention, Mixer):
 
     def start(self, rows: int) -> Tree:
         """Give the sums of k v^T (B, H, D/H, D/H) and of k (B, H, D/H), zero."""
-        sums = self.qkv.weight.new_zeros(rows, self.heads, self.d_head, self.d_head)
+        sums = self.zeros(rows, self.heads, self.d_head, self.d_head)
         return sums, sums[..., 0]
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:

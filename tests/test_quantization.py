@@ -1,0 +1,73 @@
+"""Linear layers with weights in bf16 and int8."""
+
+import pytest
+import torch
+from torch import nn
+
+from nmt_cli.batches import pad
+from nmt_cli.models import Vocabulary, architectures
+from nmt_cli.quantization import Bf16Linear, Int8Linear, with_smaller_weights
+from nmt_cli.tokenizer import BOS, EOS
+
+
+@pytest.fixture
+def linear():
+    torch.manual_seed(0)
+    return nn.Linear(48, 33)
+
+
+def test_int8_rounds_rows_and_adds_up_exactly(linear):
+    x = torch.randn(5, 48)
+    x[3] = 0
+    weight, bias = linear.weight.detach(), linear.bias.detach()
+    with torch.inference_mode():
+        given = Int8Linear(linear)(x)
+    for i in range(5):
+        for j in range(33):
+            most_x, most_w = float(x[i].abs().max()), float(weight[j].abs().max())
+            total = 0
+            for a, w in zip(x[i].tolist(), weight[j].tolist(), strict=True):
+                total += round(127 * a / most_x if most_x else 0) * round(127 * w / most_w)
+            wanted = total * (most_x / 127) * (most_w / 127) + float(bias[j])
+            assert float(given[i, j]) == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(48,), (1, 48), (70, 48), (2, 3, 48)])
+def test_int8_reads_each_row_alone(linear, shape):
+    smaller, x = Int8Linear(linear), torch.randn(shape)
+    with torch.inference_mode():
+        together = smaller(x)
+        alone = torch.stack([smaller(row) for row in x.reshape(-1, 48)]).view(together.shape)
+    assert torch.equal(together, alone)
+    assert together.shape == (*shape[:-1], 33)
+
+
+def test_bf16_is_the_product_of_rounded_numbers(linear):
+    x = torch.randn(2, 3, 48)
+    with torch.inference_mode():
+        given = Bf16Linear(linear)(x)
+        exact = x.bfloat16().double() @ linear.weight.bfloat16().double().t() + linear.bias
+    assert given.dtype == torch.float32
+    assert torch.allclose(given.double(), exact, rtol=2**-7, atol=1e-2)
+
+
+@pytest.mark.parametrize("smaller", [Bf16Linear, Int8Linear])
+@pytest.mark.parametrize("arch", architectures(), ids=lambda arch: arch.name)
+def test_every_architecture_works_with_smaller_weights(arch, smaller):
+    torch.manual_seed(1)
+    options = arch.options(**{**arch.sizes["tiny"], "dropout": 0.0})
+    model = arch.build(options, Vocabulary(60, 60, True)).eval()
+    src, mask = pad([[5, 6, 7, 8, EOS], [9, EOS]])
+    tgt = torch.tensor([[BOS, 7, 8, 9], [BOS, 11, 12, 13]])
+
+    def logits():
+        with torch.inference_mode():
+            memory = model.encode(src, mask)
+            state = model.start(memory, 8)
+            return model.project(model.decode(tgt, memory, state).hidden)
+
+    before = logits()
+    with_smaller_weights(model, smaller)
+    after = logits()
+    assert not any(type(module) is nn.Linear for module in model.modules())
+    assert 0 < float((after - before).norm() / before.norm()) < 0.1
