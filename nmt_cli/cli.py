@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from nmt_cli import __version__, signals
-from nmt_cli.commands import archs, data, evaluate, runs, train, translate
+from nmt_cli.commands import archs, data, evaluate, export, runs, train, translate
 from nmt_cli.errors import NmtError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("translate")(translate.translate)
 app.command("eval")(evaluate.evaluate)
 app.command("runs")(runs.runs)
 app.command("archs")(archs.archs)
+app.command("export")(export.export)
 app.add_typer(data.app, name="data")
 
 # Typer may carry its own copy of click, so the class is taken from where Typer has it.

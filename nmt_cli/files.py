@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +46,34 @@ def _write_and_flush(beside: Path, path: Path, write: Callable[[Path], None]) ->
     flush(beside)
     beside.replace(path)
     flush(path.parent)
+
+
+def make_whole(folder: Path, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill an empty folder beside ``folder``, then put it in place.
+
+    A folder that is there is replaced.
+
+    Raises:
+        WorkFailed: if writing fails; then the old folder stays as it was.
+    """
+    folder = Path(os.path.realpath(folder))
+    beside, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{n}") for n in ("part", "old"))
+
+    def make() -> None:
+        beside.mkdir()
+        write(beside)
+        for path in (*beside.iterdir(), beside):
+            flush(path)
+        if folder.exists():
+            folder.rename(old)
+        beside.rename(folder)
+        flush(folder.parent)
+
+    try:
+        _guarded(folder, make)
+    finally:
+        for path in (beside, old):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def require_folder(path: Path) -> None:

@@ -90,6 +90,10 @@ class Tokenizer:
         """Give the readable piece of each id, a leading ▁ marking the start of a word."""
         return [unescape(self._pieces.id_to_piece(i)) for i in ids]
 
+    def raw_pieces(self) -> list[str]:
+        """List what every id stands for in the tokenizer's own spelling."""
+        return [self._pieces.id_to_piece(i) for i in range(len(self))]
+
     def words(self, ids: list[int]) -> list[int]:
         """Give the word, counted from 0 and between spaces, that each id belongs to."""
         starts = [self._pieces.id_to_piece(i).startswith("▁") for i in ids]

@@ -65,6 +65,12 @@ def nmt(
     )
 
 
+def text(result: subprocess.CompletedProcess[bytes]) -> str:
+    """Check that a run succeeded; give what it printed."""
+    assert result.returncode == 0, result.stderr.decode()
+    return result.stdout.decode()
+
+
 def expect_error(result: subprocess.CompletedProcess[bytes], code: int, *mentions: str) -> str:
     """Check that a run ended in one error line with these words; give the line."""
     stderr = result.stderr.decode()

@@ -10,15 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PAIRS, expect_error, nmt, write_pairs
+from tests.conftest import PAIRS, expect_error, nmt, text, write_pairs
 
 SOURCES = [src for src, _ in PAIRS]
 TINY = ("--size", "tiny", "--threads", 1)
-
-
-def text(result) -> str:
-    assert result.returncode == 0, result.stderr.decode()
-    return result.stdout.decode()
 
 
 def weights(run: Path) -> dict:
