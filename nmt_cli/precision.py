@@ -108,14 +108,14 @@ def use_fast_kernels(device: torch.device) -> None:
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
     elif device.type == "cpu":
-        _keep_freed_memory()
+        keep_freed_memory()
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Stop glibc from giving large blocks back to the system when they are freed.
 
-    Each step frees and takes the same megabytes again, and the system would clear every page of
-    them anew. Elsewhere than on glibc nothing is done.
+    Each step, of training as of a search, frees and takes the same megabytes again, and the system
+    would clear every page of them anew. Elsewhere than on glibc nothing is done.
     """
     if sys.platform != "linux":
         return

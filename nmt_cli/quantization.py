@@ -57,10 +57,12 @@ class Int8Linear(_Smaller):
     def forward(self, x: Tensor) -> Tensor:
         """Map x (..., D_in) to (..., D_out) fp32."""
         rounded, scale = _round_rows(x.reshape(-1, self.in_features))
-        sums = torch._int_mm(rounded, cast(Tensor, self.weight))
-        product = sums.float().mul_(scale).mul_(cast(Tensor, self.scale))
-        if self.bias is not None:
-            product.add_(self.bias)
+        product = torch._int_mm(rounded, cast(Tensor, self.weight)).float().mul_(scale)
+        of_output = cast(Tensor, self.scale)
+        if self.bias is None:
+            product.mul_(of_output)
+        else:
+            torch.addcmul(self.bias, product, of_output, out=product)
         return product.view(*x.shape[:-1], self.out_features)
 
 

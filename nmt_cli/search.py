@@ -18,11 +18,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nmt_cli.errors import NmtError
 from nmt_cli.models.base import Seq2Seq, lengths_of, select
 from nmt_cli.tokenizer import BOS, EOS, PAD, UNK
 
+_BLOCK = 64
+"""Neighbours in the vocabulary of which only the best is compared at first."""
 _NEVER_WRITTEN = (PAD, UNK, BOS)
 
 
@@ -82,10 +85,24 @@ def length_penalty(length: int, alpha: float) -> float:
 
 
 def best_continuations(totals: Tensor, log_probs: Tensor, step: Step) -> Candidates:
-    """Take the 2 K best of all continuations, so that K stay when K of them end."""
-    _, K, V = log_probs.shape
-    values, flat = (totals.unsqueeze(-1) + log_probs).flatten(1).topk(min(2 * K, K * V), dim=1)
-    return Candidates(values, flat // V, flat % V)
+    """Take the 2 K best of all continuations, so that K stay when K of them end.
+
+    They stand in the 2 K blocks of the vocabulary whose best are the best, so only those are looked
+    at one by one.
+    """
+    B, K, V = log_probs.shape
+    count, blocks = min(2 * K, K * V), -(-V // _BLOCK)
+    padded = F.pad(log_probs, (0, blocks * _BLOCK - V), value=-math.inf)
+    of_block = padded.view(B, K, blocks, _BLOCK)
+    best = (of_block.amax(-1) + totals.unsqueeze(-1)).flatten(1)  # (B, K * blocks)
+    block = best.topk(min(count, K * blocks), dim=1).indices  # (B, N)
+    rows = torch.arange(B, device=block.device).unsqueeze(1)
+    parents = block // blocks
+    within = of_block.flatten(1, 2)[rows, block] + totals.gather(1, parents).unsqueeze(-1)
+    values, flat = within.flatten(1).topk(count, dim=1)
+    chosen = flat // _BLOCK
+    tokens = block.gather(1, chosen) % blocks * _BLOCK + flat % _BLOCK
+    return Candidates(values, parents.gather(1, chosen), tokens.clamp(max=V - 1))
 
 
 @dataclass(frozen=True)

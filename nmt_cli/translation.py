@@ -16,7 +16,7 @@ from nmt_cli.errors import NmtError
 from nmt_cli.models import Seq2Seq, Vocabulary, architecture
 from nmt_cli.models.ensemble import Ensemble
 from nmt_cli.models.options import parse
-from nmt_cli.precision import Precision
+from nmt_cli.precision import Precision, keep_freed_memory
 from nmt_cli.quantization import Bf16Linear, Int8Linear, with_smaller_weights
 from nmt_cli.runs import RunFolder, same_vocabulary
 from nmt_cli.search import (
@@ -296,6 +296,7 @@ def load_translator(
                 f"{runs[0].path} and {runs[-1].path}: an ensemble needs equal vocabularies; "
                 "train the second with --init of the first, or on the same data and settings"
             )
+    keep_freed_memory()
     models = [load_model(run, device) for run in runs]
     if device.type == "cpu" and precision.name in _SMALLER:
         for member in models:

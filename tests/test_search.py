@@ -10,6 +10,8 @@ from nmt_cli.models.base import Decoded, Seq2Seq
 from nmt_cli.search import (
     Sampler,
     SearchOptions,
+    Step,
+    best_continuations,
     length_penalty,
     search,
 )
@@ -91,6 +93,20 @@ def test_greedy_takes_the_likeliest_token_at_each_step(seed):
         before, last = last, token
     found = search(model, *sources(4), SearchOptions(beam=1, max_length=10))
     assert list(found[0][0].tokens) == expected
+
+
+@pytest.mark.parametrize(("B", "K", "size"), [(3, 1, 8000), (4, 5, 1000), (2, 3, 7), (5, 2, 130)])
+def test_the_best_continuations_are_those_of_a_full_sort(B, K, size):
+    torch.manual_seed(0)
+    log_probs, totals = torch.randn(B, K, size).log_softmax(-1), torch.randn(B, K)
+    log_probs[..., :3] = -math.inf
+    found = best_continuations(totals, log_probs, Step(list(range(B)), 1))
+    values, flat = (totals.unsqueeze(-1) + log_probs).flatten(1).topk(min(2 * K, K * size), dim=1)
+    assert torch.equal(found.log_probs, values)
+    seen = values > -math.inf
+    assert torch.equal(found.parents[seen], (flat // size)[seen])
+    assert torch.equal(found.tokens[seen], (flat % size)[seen])
+    assert int(found.tokens.max()) < size
 
 
 def test_control_tokens_are_never_written():

@@ -86,10 +86,12 @@ class AdditiveScore(Score):
         return self.energy(torch.tanh(sums)).squeeze(-1)
 
 
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Normalise over the last axis in at least fp32, giving no weight where mask is False."""
     wide = torch.promote_types(scores.dtype, torch.float32)
-    return torch.softmax(scores.masked_fill(~mask, -math.inf), dim=-1, dtype=wide)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return torch.softmax(scores, dim=-1, dtype=wide)
 
 
 class Attention(nn.Module):

@@ -217,7 +217,8 @@ class CrossAttention(nn.Module):
     def keys_values(self, encoded: Tensor) -> KeysValues:
         """Prepare the encoder's output (B, S, D)."""
         k, v = self.key_value(encoded).chunk(2, dim=-1)
-        return split_heads(k, self.heads), split_heads(v, self.heads)
+        # each head's numbers together, or every step of a search would copy them so
+        return split_heads(k, self.heads).contiguous(), split_heads(v, self.heads).contiguous()
 
     def forward(self, x: Tensor, memory: KeysValues, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Attend from x (B*K, T, D): result (B*K, T, D) and weights (B*K, H, T, S)."""

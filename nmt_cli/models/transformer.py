@@ -117,21 +117,23 @@ class SelfAttention(nn.Module):
             q, k = rotate(q, steps), rotate(k, steps)
         return q, k, v
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, distance: Tensor) -> Tensor:
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distance: Tensor
+    ) -> Tensor:
         """Attend from q to k and v as ``split`` gives them: (B, T, D).
 
         Args:
             q: queries (B, H, T, D/H).
             k: keys (B, H_kv, S, D/H).
             v: values (B, H_kv, S, D/H).
-            mask: what may be seen, broadcast to (B, T, S).
+            mask: what may be seen, broadcast to (B, T, S); None: all.
             distance: (T, S), how far each key stands after each query.
         """
         bias = alibi(distance, self.heads) if self.positions == "alibi" else None
         if q.is_cuda and self.relative is None:
-            seen = mask.unsqueeze(1)
+            seen = None if mask is None else mask.unsqueeze(1)
             if bias is not None:
-                seen = bias.masked_fill(~seen, -torch.inf).to(q.dtype)
+                seen = (bias if seen is None else bias.masked_fill(~seen, -torch.inf)).to(q.dtype)
             p = self.dropout.p if self.training else 0.0
             fused = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=seen, dropout_p=p, enable_gqa=self.kv_heads != self.heads
@@ -140,13 +142,15 @@ class SelfAttention(nn.Module):
         q = q * self.d_head**-0.5
         if self.kv_heads != self.heads:  # each head of keys serves a group of queries
             q = q.unflatten(1, (self.kv_heads, -1))
-            k, v, mask = k.unsqueeze(2), v.unsqueeze(2), mask.unsqueeze(1)
+            k, v = k.unsqueeze(2), v.unsqueeze(2)
         scores = q @ k.transpose(-1, -2)
         if self.relative:
             scores = scores + self.relative.scores(q, distance)
         if bias is not None:
             scores = scores + bias.view(*scores.shape[1:-2], *distance.shape).to(scores.dtype)
-        weights = self.dropout(masked_softmax(scores, mask.unsqueeze(1)).to(v.dtype))
+        if mask is not None:
+            mask = mask.view(mask.shape[0], *[1] * (scores.dim() - 3), *mask.shape[1:])
+        weights = self.dropout(masked_softmax(scores, mask).to(v.dtype))
         mixed = weights @ v
         if self.relative:
             mixed = mixed + self.relative.mixed(weights, distance)
@@ -184,10 +188,13 @@ class CausalAttention(SelfAttention, Mixer):
         T, S = q.shape[2], k.shape[2]
         steps = torch.arange(S, device=x.device)
         distance = steps - steps[S - T :, None]  # (T, S)
-        seen = distance <= 0
-        if self.window:
-            seen = seen & (distance >= -self.window)
-        mixed = self.attend(q, k, v, seen.unsqueeze(0), distance)
+        seen = None  # a single position sees all that is kept
+        if T > 1:
+            seen = distance <= 0
+            if self.window:
+                seen = seen & (distance >= -self.window)
+            seen = seen.unsqueeze(0)
+        mixed = self.attend(q, k, v, seen, distance)
         return mixed, (k, v) if not self.window else (
             k[:, :, -self.window :],
             v[:, :, -self.window :],
