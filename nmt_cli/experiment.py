@@ -44,7 +44,7 @@ from nmt_cli.training import (
     Validated,
     target_hidden,
 )
-from nmt_cli.translation import Searcher, Translator, load_model, search_all
+from nmt_cli.translation import Searcher, load_translator, search_all
 from nmt_cli.workers import choose_workers
 
 VALIDATION_SENTENCES = 500
@@ -458,12 +458,9 @@ class _Session:
                 f"{self.folder.path}: no validation gave a finite loss, so there are no weights to "
                 "test; train anew with a lower --lr"
             )
-        translator = Translator(
-            load_model(self.folder, self.device),
-            self.src_tokenizer,
-            self.tgt_tokenizer,
-            choose_translation_precision("auto", self.device),
-        ).with_workers(choose_workers(self.device))
+        precision = choose_translation_precision("auto", self.device)
+        translator = load_translator([self.folder], self.device, precision)
+        translator = translator.with_workers(choose_workers(self.device))
         test = make_sample(self.splits.test)
         total, done = len(test.sources), 0
 

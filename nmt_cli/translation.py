@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt_cli.batches import BatchSize, cut, pad
 from nmt_cli.corpus.lines import is_blank
@@ -16,8 +16,8 @@ from nmt_cli.errors import NmtError
 from nmt_cli.models import Seq2Seq, Vocabulary, architecture
 from nmt_cli.models.ensemble import Ensemble
 from nmt_cli.models.options import parse
+from nmt_cli.packing import LINEARS, pack
 from nmt_cli.precision import Precision, keep_freed_memory
-from nmt_cli.quantization import Bf16Linear, Int8Linear, with_smaller_weights
 from nmt_cli.runs import RunFolder, same_vocabulary
 from nmt_cli.search import (
     Expand,
@@ -29,8 +29,6 @@ from nmt_cli.search import (
 from nmt_cli.tokenizer import BOS, EOS, Tokenizer
 from nmt_cli.workers import Workers
 
-_SMALLER: dict[str, Callable[[nn.Linear], nn.Module]] = {"bf16": Bf16Linear, "int8": Int8Linear}
-"""Weights on a CPU by the name of the precision."""
 MAX_SOURCE_TOKENS = 1000
 """A longer source is cut, with a warning."""
 
@@ -298,9 +296,9 @@ def load_translator(
             )
     keep_freed_memory()
     models = [load_model(run, device) for run in runs]
-    if device.type == "cpu" and precision.name in _SMALLER:
+    if device.type == "cpu":
         for member in models:
-            with_smaller_weights(member, _SMALLER[precision.name])
-        precision = Precision("fp32", "of all but the weights")
+            pack(member, LINEARS[precision.name])
+        precision = Precision("fp32", "between the layers")
     model = models[0] if len(models) == 1 else Ensemble(models).to(device).eval()
     return Translator(model, *sides[0], precision)

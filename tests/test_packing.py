@@ -1,4 +1,4 @@
-"""Linear layers with weights in bf16 and int8."""
+"""Linear layers packed to translate with."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import nn
 
 from nmt_cli.batches import pad
 from nmt_cli.models import Vocabulary, architectures
-from nmt_cli.quantization import Bf16Linear, Int8Linear, with_smaller_weights
+from nmt_cli.packing import LINEARS, Bf16Linear, Fp32Linear, Int8Linear, pack
 from nmt_cli.tokenizer import BOS, EOS
 
 
@@ -51,9 +51,9 @@ def test_bf16_is_the_product_of_rounded_numbers(linear):
     assert torch.allclose(given.double(), exact, rtol=2**-7, atol=1e-2)
 
 
-@pytest.mark.parametrize("smaller", [Bf16Linear, Int8Linear])
+@pytest.mark.parametrize("linear", LINEARS.values())
 @pytest.mark.parametrize("arch", architectures(), ids=lambda arch: arch.name)
-def test_every_architecture_works_with_smaller_weights(arch, smaller):
+def test_every_architecture_works_packed(arch, linear):
     torch.manual_seed(1)
     options = arch.options(**{**arch.sizes["tiny"], "dropout": 0.0})
     model = arch.build(options, Vocabulary(60, 60, True)).eval()
@@ -67,7 +67,8 @@ def test_every_architecture_works_with_smaller_weights(arch, smaller):
             return model.project(model.decode(tgt, memory, state).hidden)
 
     before = logits()
-    with_smaller_weights(model, smaller)
+    pack(model, linear)
     after = logits()
     assert not any(type(module) is nn.Linear for module in model.modules())
-    assert 0 < float((after - before).norm() / before.norm()) < 0.1
+    off = float((after - before).norm() / before.norm())
+    assert off < 1e-5 if linear is Fp32Linear else 0 < off < 0.1

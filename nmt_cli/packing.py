@@ -1,7 +1,8 @@
-"""Smaller weights to translate with on a CPU: bf16 and int8 in place of fp32.
+"""Weights made ready to translate with on a CPU: in fp32, bf16 or int8.
 
-Every linear layer is replaced by one that keeps its weights in the smaller format and gives fp32;
-all between the layers stays fp32. Nothing is trained with these.
+Every linear layer is replaced by one that keeps its weights in the order in which the processor
+reads them, or rounded to a smaller format; all give fp32, and all between the layers stays fp32.
+Nothing is trained with these.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+_ROWS = 64
+"""About how many rows are multiplied at once; any other number works too."""
 _LARGEST = 127
 _SMALLEST = 1e-30
 """What a row of zeros is divided by."""
 
 
-class _Smaller(nn.Module):
+class _Replacement(nn.Module):
     """What stands in the place of a linear layer."""
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -27,20 +30,32 @@ class _Smaller(nn.Module):
         self.bias = linear.bias
 
 
-class Bf16Linear(_Smaller):
+class Fp32Linear(_Replacement):
+    """x W^T + b, with W laid out once for oneDNN instead of at every product."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__(linear)
+        self.product = _product(linear.weight.detach(), linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map x (..., D_in) to (..., D_out)."""
+        return self.product(x)
+
+
+class Bf16Linear(_Replacement):
     """x W^T + b with x and W rounded to bf16, added up in fp32."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__(linear)
-        self.register_buffer("weight", linear.weight.detach().bfloat16())
+        self.product = _product(linear.weight.detach().bfloat16(), None)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (..., D_in) to (..., D_out) fp32."""
-        product = F.linear(x.bfloat16(), cast(Tensor, self.weight)).float()
+        product = self.product(x.bfloat16()).float()
         return product if self.bias is None else product.add_(self.bias)
 
 
-class Int8Linear(_Smaller):
+class Int8Linear(_Replacement):
     """x W^T + b with x and W rounded to int8, each row of both by a scale of its own.
 
     A row x_i is stored as round(127 x_i / max|x_i|), so that what is next to it in the batch does
@@ -72,9 +87,27 @@ def _round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     return (x / scale).round_().to(torch.int8), scale
 
 
-def with_smaller_weights(model: nn.Module, smaller: Callable[[nn.Linear], nn.Module]) -> None:
+def _product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """Make the function x -> x W^T + b, with the weight packed where this build of torch can."""
+    try:
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)
+        multiply = torch.ops.mkldnn._linear_pointwise
+    except (AttributeError, RuntimeError):  # no oneDNN, or none for this processor and format
+        return lambda x: F.linear(x, weight, bias)
+    return lambda x: multiply(x, packed, bias, "none", [], "")
+
+
+LINEARS: dict[str, Callable[[nn.Linear], nn.Module]] = {
+    "fp32": Fp32Linear,
+    "bf16": Bf16Linear,
+    "int8": Int8Linear,
+}
+"""What a linear layer is replaced by, for each number format."""
+
+
+def pack(model: nn.Module, linear: Callable[[nn.Linear], nn.Module]) -> None:
     """Replace every linear layer of a model, such as by ``Int8Linear``."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if type(child) is nn.Linear:
-                setattr(module, name, smaller(child))
+                setattr(module, name, linear(child))
