@@ -217,18 +217,23 @@ class MultiHead(Attention):
         self.out = nn.Linear(d_query, d_query)
 
     def prepare(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Map memory (B, S, D) to keys and values."""
-        return self.key(values), self.value(values)
+        """Map memory (B, S, D) to keys and values, each (B, H, S, D/H), a head's together."""
+        return self._split(self.key(values)).contiguous(), self._split(
+            self.value(values)
+        ).contiguous()
+
+    def _split(self, x: Tensor) -> Tensor:
+        """Reshape (B, T, D) to (B, H, T, D/H)."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def forward(
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, state: Tree
     ) -> tuple[Tensor, Tensor, Tree]:
         """Attend with every head."""
         rows, T, D = query.shape
-        q = self.query(query).reshape(len(keys), -1, D)
-        q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (q, keys, values))
-        weights = scaled_dot_weights(q, k, mask[:, None, None, :])  # (B, H, K*T, S)
-        context = self.out((weights.to(v.dtype) @ v).transpose(1, 2).flatten(2))
+        q = self._split(self.query(query).reshape(len(keys), -1, D))
+        weights = scaled_dot_weights(q, keys, mask[:, None, None, :])  # (B, H, K*T, S)
+        context = self.out((weights.to(values.dtype) @ values).transpose(1, 2).flatten(2))
         by_row = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)
         return context.reshape(rows, T, D), by_row, state
 
