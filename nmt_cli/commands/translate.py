@@ -156,7 +156,7 @@ def translate(
     from nmt_cli.corpus.lines import require_readable
     from nmt_cli.corpus.stream import groups_of_files, groups_of_stdin
     from nmt_cli.display import Screen
-    from nmt_cli.files import write_whole
+    from nmt_cli.files import replace_whole
     from nmt_cli.precision import choose_device, choose_translation_precision
     from nmt_cli.runs import RunFolder, newest_run
     from nmt_cli.search import SearchOptions
@@ -203,8 +203,13 @@ def translate(
             screen.note("type a sentence and press return; Ctrl-D ends")
         groups = groups_of_stdin(encoding_errors.value, batch_sentences)
     if out is not None:
-        text = "".join(line for group in groups for line in _lines(work, form, group))
-        write_whole(out, text)
+
+        def write(beside: Path) -> None:
+            with beside.open("w", encoding="utf-8", newline="\n") as file:
+                for group in groups:
+                    file.writelines(_lines(work, form, group))
+
+        replace_whole(out, write)
         return 0
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogatepass", newline="\n")  # type: ignore[union-attr]
     for group in groups:
