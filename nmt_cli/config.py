@@ -93,6 +93,42 @@ class Config:
         """Give the form that ``config.json`` holds under ``request``."""
         return dataclasses.asdict(self)
 
+    def as_options(self) -> dict[str, Any]:
+        """Give what ``nmt train`` was told, by the names of its options, but what was left open.
+
+        The table ``options`` has those of the architecture.
+        """
+        data, tokenizer = self.data, self.tokenizer
+        told = {
+            "arch": self.arch,
+            "data": data.spec,
+            "src_lang": data.src_lang,
+            "tgt_lang": data.tgt_lang,
+            "valid": data.valid,
+            "test": data.test,
+            "columns": ",".join(data.columns) if data.columns else None,
+            "encoding_errors": data.encoding_errors,
+            "max_words": data.max_words,
+            "tokenizer": tokenizer.kind,
+            "vocab_size": tokenizer.size,
+            "separate_vocab": tokenizer.separate,
+            "normalization": tokenizer.normalization,
+            "lowercase": tokenizer.lowercase,
+            "batch_tokens": None if self.batch_sentences else self.batch_tokens,
+            "batch_sentences": self.batch_sentences,
+            **dataclasses.asdict(self.end),
+            **self.training,
+            "seed": self.seed,
+            "precision": self.precision,
+            "device": self.device,
+            "threads": self.threads,
+            "init": self.init,
+        }
+        return {
+            **{name: value for name, value in told.items() if value is not None},
+            "options": self.options,
+        }
+
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Config:
         """Read what ``as_json`` gave.

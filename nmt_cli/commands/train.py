@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nmt_cli.commands.configuring import as_toml, take_from_file
 from nmt_cli.commands.options import (
     LARGEST_SEED,
     MANY,
@@ -207,6 +208,20 @@ def train(
     ] = 1,
     columns: Columns = None,
     encoding_errors: Encoding = EncodingErrors.strict,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            is_eager=True,
+            callback=take_from_file,
+            help="Options from a TOML file or a run's config.json; the command line wins.",
+        ),
+    ] = None,
+    print_config: Annotated[
+        bool,
+        typer.Option("--print-config", help="Write such a file to stdout instead of training."),
+    ] = False,
     init: Annotated[
         Path | None,
         typer.Option(help="Start from weights and tokenizer of another run.", metavar="RUN"),
@@ -270,10 +285,10 @@ def train(
         "label_smoothing": label_smoothing,
         "clip_norm": clip_norm,
     }
-    config = resolve(
+    resolved = resolve(
         arch,
         size.value,
-        option or [],
+        [*(ctx.default_map or {}).get("option", []), *(option or [])],  # key by key
         dropout,
         init,
         data=DataConfig(
@@ -302,26 +317,22 @@ def train(
         device=device.value,
         threads=threads,
     )
-    folder = RunFolder(out or DEFAULT_ROOT / config.arch)
+    if print_config:
+        place = {"out": str(out)} if out else {}
+        typer.echo(as_toml({**resolved.as_options(), **place}))
+        return 0
+    folder = RunFolder(out or DEFAULT_ROOT / resolved.arch)
     return follow(
-        lambda watcher: experiment.start(config, folder, overwrite, watcher), folder.path, screen
+        lambda watcher: experiment.start(resolved, folder, overwrite, watcher), folder.path, screen
     )
 
 
 def _given(ctx: typer.Context, name: str) -> bool:
     source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+    return source is not None and source.name in {"COMMANDLINE", "DEFAULT_MAP"}
 
 
-_WITH_RESUME = {"resume", "epochs", "steps", "minutes", "device", "threads", "quiet"}
-
-
-_STORED_AS = {
-    "data": "spec",
-    "tokenizer": "kind",
-    "vocab_size": "size",
-    "separate_vocab": "separate",
-}
+_WITH_RESUME = {"resume", "epochs", "steps", "minutes", "device", "threads", "quiet", "config"}
 
 
 def _refuse_changes(ctx: typer.Context, request: dict[str, Any]) -> None:
@@ -329,12 +340,11 @@ def _refuse_changes(ctx: typer.Context, request: dict[str, Any]) -> None:
 
     An option that repeats what the run was begun with changes nothing and is let pass.
     """
-    parts = (request["data"], request["tokenizer"], request["training"], request["options"])
-    stored = {**request, **{key: value for part in parts for key, value in part.items()}}
+    stored = _stored(request)
 
     def changes(name: str) -> bool:
         value = getattr(ctx.params[name], "value", ctx.params[name])
-        return bool(value != stored.get(_STORED_AS.get(name, name)))
+        return bool(value != stored.get(name))
 
     others = [
         name
@@ -349,6 +359,14 @@ def _refuse_changes(ctx: typer.Context, request: dict[str, Any]) -> None:
         )
 
 
+def _stored(request: dict[str, Any]) -> dict[str, Any]:
+    """Give what a run was told, by the names of options; ``-O`` as if each were one."""
+    from nmt_cli.config import Config
+
+    options = Config.from_json(request).as_options()
+    return {**options, **options["options"]}
+
+
 def _written(name: str) -> str:
     """Give an option as it is typed."""
     return "-O" if name == "option" else "--" + name.replace("_", "-")
@@ -361,11 +379,10 @@ _FROM_INIT = (
 
 def _refuse_beside_init(ctx: typer.Context, parent: RunFolder) -> None:
     """With --init the architecture and the tokenizer are the parent's; others would be ignored."""
-    config = parent.config()
-    stored = {**config["tokenizer"], "arch": config["arch"]}
+    stored = _stored(parent.config()["request"])
     for name in _FROM_INIT:
         value = getattr(ctx.params[name], "value", ctx.params[name])
-        if _given(ctx, name) and value != stored.get(_STORED_AS.get(name, name)):
+        if _given(ctx, name) and value != stored.get(name):
             raise NmtError(
                 f"{_written(name)} {value}: cannot be changed with --init; architecture "
                 f"and tokenizer are those of {parent.path}"

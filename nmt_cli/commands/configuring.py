@@ -1,0 +1,96 @@
+"""``--config``: options of ``nmt train`` from a file, and ``--print-config``, which writes one."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from nmt_cli.errors import NmtError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_NOT_IN_A_FILE = {"config", "print_config", "resume", "overwrite", "quiet", "help"}
+
+
+def take_from_file(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Let a file stand for options that the command line leaves out: a callback of ``--config``.
+
+    It is TOML with the names of the options, ``-O`` as the table ``[options]``; or the
+    ``config.json`` of a run.
+
+    Raises:
+        NmtError: if it cannot be read, or has a name or a value that the command would not take.
+    """
+    if path is None:
+        return None
+    params = {p.name: p for p in ctx.command.params if p.name and p.name not in _NOT_IN_A_FILE}
+    known = [*(name for name in params if name != "option"), "options"]
+    given: dict[str, Any] = {}
+    for key, value in _read(path).items():
+        name = key.replace("-", "_")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            there = ", ".join(sorted(known))
+            raise NmtError(f"{path}: {key}: no option of nmt train; {hint}There are: {there}")
+        if name == "options":
+            given["option"] = _assignments(path, value)
+        else:
+            given[name] = _checked(ctx, path, params[name], key, value)
+    ctx.default_map = given
+    return path
+
+
+def as_toml(options: dict[str, Any]) -> str:
+    """Write options as the text of such a file."""
+    table = options.get("options", {})
+    lines = [f"{key} = {json.dumps(value)}" for key, value in options.items() if key != "options"]
+    return "\n".join(
+        [*lines, "", "[options]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    from nmt_cli.config import Config
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix.lower() == ".json":
+            return Config.from_json(json.loads(text)["request"]).as_options()
+        return tomllib.loads(text)
+    except OSError as error:
+        raise NmtError(f"--config {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise NmtError(f"--config {path}: is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise NmtError(f"{path}: is not TOML: {error}") from None
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise NmtError(f"{path}: is no config.json of a run; give that, or TOML") from None
+
+
+def _assignments(path: Path, table: Any) -> list[str]:
+    if not isinstance(table, dict):
+        raise NmtError(f"{path}: options: is a table, [options], with one line a key")
+    written = (value if isinstance(value, str) else json.dumps(value) for value in table.values())
+    return [f"{key}={value}" for key, value in zip(table, written, strict=True)]
+
+
+def _checked(ctx: typer.Context, path: Path, param: Any, key: str, value: Any) -> Any:
+    """Refuse a value as the command line would, but naming the file."""
+    is_flag = bool(getattr(param, "is_flag", False))
+    if isinstance(value, bool) != is_flag or isinstance(value, list | dict):
+        kind = "true or false" if is_flag else "one number or text"
+        raise NmtError(f"{path}: {key} = {json.dumps(value, default=str)}: takes {kind}")
+    try:
+        param.process_value(ctx, value if is_flag else str(value))
+    except typer.BadParameter as error:
+        raise NmtError(f"{path}: {key}: {error.message}") from None
+    return value if is_flag else str(value)

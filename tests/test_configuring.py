@@ -1,0 +1,86 @@
+"""Options of ``nmt train`` from a file."""
+
+import json
+
+import pytest
+
+from tests.conftest import expect_error, nmt, text, write_pairs
+
+SETTINGS = """
+data = "pairs"
+src-lang = "en"
+tgt_lang = "fr"
+size = "tiny"
+steps = 3
+threads = 1
+lowercase = true
+
+[options]
+d_model = 32
+input-feeding = true
+attention = "luong-dot"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_pairs(tmp_path)
+    (tmp_path / "run.toml").write_text(SETTINGS)
+    return tmp_path
+
+
+def printed(folder, *args) -> str:
+    return text(nmt("train", *args, "--print-config", cwd=folder))
+
+
+def test_the_command_line_wins_over_the_file_key_by_key(folder):
+    given = ("--config", "run.toml", "--steps", 7, "-O", "d_model=48")
+    (folder / "all.toml").write_text(printed(folder, *given))
+    lines = (folder / "all.toml").read_text().splitlines()
+    for line in ("steps = 7", "d_model = 48", "lowercase = true", "input_feeding = true"):
+        assert line in lines
+    assert printed(folder, "--config", "all.toml").splitlines() == lines
+
+
+def test_a_run_is_made_again_from_its_own_config(folder):
+    text(nmt("train", "--config", "run.toml", "-o", "one", cwd=folder))
+    text(nmt("train", "--config", "one/config.json", "-o", "two", cwd=folder))
+    one, two = (json.loads((folder / name / "config.json").read_text()) for name in ("one", "two"))
+    assert one["request"] == two["request"]
+    weights = [(folder / name / "model.safetensors").read_bytes() for name in ("one", "two")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "mentions"),
+    [
+        ("step = 3", ["run.toml", "step", "did you mean steps?"]),
+        ("steps = 3\nsteps = x", ["run.toml", "line 2"]),
+        ("steps = 0", ["run.toml", "steps", "1"]),
+        ("steps = true", ["run.toml", "steps = true"]),
+        ('steps = "many"', ["run.toml", "steps", "integer"]),
+        ("lowercase = 1", ["run.toml", "lowercase = 1", "true or false"]),
+        ('precision = "fp7"', ["run.toml", "precision", "bf16"]),
+        ("options = 3", ["run.toml", "[options]"]),
+        ("[options]\nd_modl = 3", ["d_modl", "d_model"]),
+        ('resume = "x"', ["run.toml", "resume"]),
+        (b"\xff", ["run.toml", "UTF-8"]),
+    ],
+)
+def test_what_a_file_may_not_say_is_named(folder, content, mentions):
+    raw = content if isinstance(content, bytes) else content.encode()
+    (folder / "run.toml").write_bytes(raw)
+    expect_error(nmt("train", "--config", "run.toml", cwd=folder), 2, *mentions)
+
+
+def test_a_file_that_is_no_config_is_refused(folder):
+    expect_error(nmt("train", "--config", "none.toml", cwd=folder), 2, "none.toml", "No such file")
+    for content in ("[]", "{}", "{", '{"request": {}}'):
+        (folder / "config.json").write_text(content)
+        expect_error(nmt("train", "--config", "config.json", cwd=folder), 2, "config.json")
+
+
+def test_a_file_cannot_change_a_run_that_is_resumed(trained, tmp_path):
+    (tmp_path / "run.toml").write_text("lr = 0.5")
+    args = ("train", "--resume", trained, "--config", "run.toml")
+    expect_error(nmt(*args, cwd=tmp_path), 2, "--lr", "--resume")
