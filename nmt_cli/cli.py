@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from nmt_cli import __version__, signals
-from nmt_cli.commands import archs, data, evaluate, export, runs, train, translate
+from nmt_cli.commands import archs, data, evaluate, export, runs, score, train, translate
 from nmt_cli.errors import NmtError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("translate")(translate.translate)
 app.command("eval")(evaluate.evaluate)
+app.command("score")(score.score)
 app.command("runs")(runs.runs)
 app.command("archs")(archs.archs)
 app.command("export")(export.export)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmt_cli.commands.judging import named_run, pairs_to_judge
 from nmt_cli.commands.options import (
     MANY,
     Beam,
@@ -146,7 +147,7 @@ def evaluate(
     )
     if save is not None and save.exists() and not save.is_dir():
         raise NmtError(f"--save {save}: is a file; name a folder")
-    runs = [_named_run(word) for word in run or []]
+    runs = [named_run(word) for word in run or []]
     files = [_named_file(word) for word in hyp or []]
     if not runs and not files:
         raise NmtError("nothing to evaluate: give run folders, or --src, --ref and --hyp files")
@@ -159,7 +160,7 @@ def evaluate(
     _check_names([*(name for name, _ in runs), *of_seeds, *(name for name, _ in files)])
     folders = [folder for _, seeds in runs for folder in seeds]
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
-    pairs = _test_pairs(folders, data, split, src, ref, request, screen)
+    pairs = pairs_to_judge(folders, data, split, src, ref, request)
     test = make_sample(
         pairs,
         edges=parse_numbers(buckets, "--buckets") if buckets else None,
@@ -188,28 +189,6 @@ def evaluate(
     return 0
 
 
-def _named_run(word: str) -> tuple[str, list[RunFolder]]:
-    """Read RUN, NAME=RUN or NAME=RUN,RUN,RUN; the runs of one name may differ by seed alone."""
-    from nmt_cli.runs import RunFolder
-
-    name, equals, paths = word.partition("=")
-    if not equals or Path(word).exists():
-        folder = RunFolder(Path(word))
-        folder.config()
-        return folder.name, [folder]
-    parts = [paths] if Path(paths).exists() else paths.split(",")
-    folders = [RunFolder(Path(part)) for part in parts]
-    first = folders[0].config()
-    for folder in folders[1:]:
-        for key in ("arch", "options", "tokenizer", "data_hash"):
-            if folder.config()[key] != first[key]:
-                raise NmtError(
-                    f"{folder.path}: its {key} is not that of {folders[0].path}; runs of one "
-                    "system may differ by seed alone"
-                )
-    return name, folders
-
-
 def _named_file(word: str) -> tuple[str, Path]:
     name, equals, path = word.partition("=")
     if equals and not Path(word).exists():
@@ -224,87 +203,6 @@ def _check_names(names: list[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise NmtError(f"two systems are called {twice[0]!r}; name them apart, as NAME=PATH")
-
-
-def _test_pairs(
-    runs: list[RunFolder],
-    data: str | None,
-    split: str | None,
-    src: Path | None,
-    ref: Path | None,
-    request: Request,
-    screen: Screen,
-) -> PairList:
-    from nmt_cli.corpus.splits import load_one
-
-    if (src is None) != (ref is None):
-        raise NmtError("--src and --ref go together: line n of one translates line n of the other")
-    if src is not None and ref is not None:
-        if data is not None:
-            raise NmtError("give either --data or --src and --ref")
-        return _pair_files(src, ref, request)
-    if data is not None:
-        filled = _with_languages(request, runs)
-        return load_one(data, filled, (split or "test",), by_name=split is not None)
-    if not runs:
-        raise NmtError("--hyp needs its test set: give --src and --ref, or --data")
-    return _recorded_test(runs, split)
-
-
-def _with_languages(request: Request, runs: list[RunFolder]) -> Request:
-    from nmt_cli.corpus.pairs import Request
-
-    if not runs:
-        return request
-    config = runs[0].config()
-    return Request(
-        request.src_lang or config["src_lang"],
-        request.tgt_lang or config["tgt_lang"],
-        request.columns,
-        request.errors,
-    )
-
-
-def _pair_files(src: Path, ref: Path, request: Request) -> PairList:
-    from nmt_cli.corpus.pairs import Request
-    from nmt_cli.corpus.readers import language_of, read_pair_files
-
-    known = Request(
-        request.src_lang or language_of(src) or "und",
-        request.tgt_lang or language_of(ref) or "und",
-        None,
-        request.errors,
-    )
-    return read_pair_files(src, ref, known)
-
-
-def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
-    """Read the test split that the runs recorded, which must be one and the same."""
-    from nmt_cli.config import Config
-    from nmt_cli.corpus.splits import load_splits
-
-    configs = [Config.from_json(run.config()["request"]) for run in runs]
-    names = [c.data.test or f"test of {c.data.spec}" for c in configs]
-    tests = {
-        (run.config()["src_lang"], run.config().get("test_hash") or name)
-        for run, name in zip(runs, names, strict=True)
-    }
-    if len(tests) > 1:
-        raise NmtError(
-            f"these runs were tested on different data ({', '.join(sorted(set(names)))}); "
-            "say on which to compare them, with -d"
-        )
-    data = configs[0].data
-    splits = load_splits(data.spec, data.valid, data.test, data.request())
-    if split in {None, "test"}:
-        return splits.test
-    if split in {"valid", "val", "dev"}:
-        return splits.valid
-    if split == "train":
-        return splits.train
-    from nmt_cli.corpus.splits import load_one
-
-    return load_one(data.spec, data.request(), (str(split),), by_name=True)
 
 
 def _bleu(forced: str | None, tgt_lang: str, runs: list[RunFolder], screen: Screen) -> Bleu:

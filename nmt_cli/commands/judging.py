@@ -1,0 +1,115 @@
+"""Which runs and which test set a command is to judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt_cli.errors import NmtError
+
+if TYPE_CHECKING:
+    from nmt_cli.corpus.pairs import PairList, Request
+    from nmt_cli.runs import RunFolder
+
+
+def named_run(word: str) -> tuple[str, list[RunFolder]]:
+    """Read RUN, NAME=RUN or NAME=RUN,RUN,RUN; the runs of one name may differ by seed alone."""
+    from nmt_cli.runs import RunFolder
+
+    name, equals, paths = word.partition("=")
+    if not equals or Path(word).exists():
+        folder = RunFolder(Path(word))
+        folder.config()
+        return folder.name, [folder]
+    parts = [paths] if Path(paths).exists() else paths.split(",")
+    folders = [RunFolder(Path(part)) for part in parts]
+    first = folders[0].config()
+    for folder in folders[1:]:
+        for key in ("arch", "options", "tokenizer", "data_hash"):
+            if folder.config()[key] != first[key]:
+                raise NmtError(
+                    f"{folder.path}: its {key} is not that of {folders[0].path}; runs of one "
+                    "system may differ by seed alone"
+                )
+    return name, folders
+
+
+def pairs_to_judge(
+    runs: list[RunFolder],
+    data: str | None,
+    split: str | None,
+    src: Path | None,
+    ref: Path | None,
+    request: Request,
+) -> PairList:
+    """Read the pairs asked for, or else the test split that the runs recorded."""
+    from nmt_cli.corpus.splits import load_one
+
+    if (src is None) != (ref is None):
+        raise NmtError("--src and --ref go together: line n of one translates line n of the other")
+    if src is not None and ref is not None:
+        if data is not None:
+            raise NmtError("give either --data or --src and --ref")
+        return _pair_files(src, ref, request)
+    if data is not None:
+        filled = _with_languages(request, runs)
+        return load_one(data, filled, (split or "test",), by_name=split is not None)
+    if not runs:
+        raise NmtError("--hyp needs its test set: give --src and --ref, or --data")
+    return _recorded_test(runs, split)
+
+
+def _with_languages(request: Request, runs: list[RunFolder]) -> Request:
+    from nmt_cli.corpus.pairs import Request
+
+    if not runs:
+        return request
+    config = runs[0].config()
+    return Request(
+        request.src_lang or config["src_lang"],
+        request.tgt_lang or config["tgt_lang"],
+        request.columns,
+        request.errors,
+    )
+
+
+def _pair_files(src: Path, ref: Path, request: Request) -> PairList:
+    from nmt_cli.corpus.pairs import Request
+    from nmt_cli.corpus.readers import language_of, read_pair_files
+
+    known = Request(
+        request.src_lang or language_of(src) or "und",
+        request.tgt_lang or language_of(ref) or "und",
+        None,
+        request.errors,
+    )
+    return read_pair_files(src, ref, known)
+
+
+def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
+    """Read the test split that the runs recorded, which must be one and the same."""
+    from nmt_cli.config import Config
+    from nmt_cli.corpus.splits import load_splits
+
+    configs = [Config.from_json(run.config()["request"]) for run in runs]
+    names = [c.data.test or f"test of {c.data.spec}" for c in configs]
+    tests = {
+        (run.config()["src_lang"], run.config().get("test_hash") or name)
+        for run, name in zip(runs, names, strict=True)
+    }
+    if len(tests) > 1:
+        raise NmtError(
+            f"these runs were tested on different data ({', '.join(sorted(set(names)))}); "
+            "say on which to compare them, with -d"
+        )
+    data = configs[0].data
+    splits = load_splits(data.spec, data.valid, data.test, data.request())
+    if split in {None, "test"}:
+        return splits.test
+    if split in {"valid", "val", "dev"}:
+        return splits.valid
+    if split == "train":
+        return splits.train
+    from nmt_cli.corpus.splits import load_one
+
+    return load_one(data.spec, data.request(), (str(split),), by_name=True)
