@@ -161,6 +161,8 @@ def evaluate(
     folders = [folder for _, seeds in runs for folder in seeds]
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
     pairs = pairs_to_judge(folders, data, split, src, ref, request)
+    for note in pairs.notes:
+        screen.note(note)
     test = make_sample(
         pairs,
         edges=parse_numbers(buckets, "--buckets") if buckets else None,

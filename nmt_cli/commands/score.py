@@ -79,6 +79,8 @@ def score(
     folders = [folder for _, (folder, *_) in runs]
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
     pairs = pairs_to_judge(folders, data, split, src, ref, request)
+    for note in pairs.notes:
+        screen.note(note)
     edges = parse_numbers(buckets, "--buckets") if buckets else None
     test = make_sample(pairs, edges=edges)
     chosen = choose_device(device.value)

@@ -72,7 +72,8 @@ def train(
         typer.Option(
             "--data",
             "-d",
-            help="Corpus: toy, a folder with splits, a prefix of two files, a,b or a TSV.",
+            help="Corpus: toy, a folder with splits, a prefix of two files, a,b, a file of pairs "
+            "(.tsv .csv .jsonl .json .parquet .tmx), or hf:NAME of a data set.",
         ),
     ] = "toy",
     src_lang: SrcLang = None,

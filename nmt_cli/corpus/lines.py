@@ -8,18 +8,60 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
 from nmt_cli.errors import NmtError
 
 EncodingErrors = Literal["strict", "replace"]
 
-OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BOM = b"\xef\xbb\xbf"
+
+
+def _open_zst(path: Path, mode: str) -> IO[bytes]:
+    import pyarrow
+
+    stream = pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
+    return cast(IO[bytes], io.BufferedReader(stream))
+
+
+OPENERS: dict[str, Callable[..., Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": _open_zst,
+}
+"""How a compressed file is opened, by suffix; several members one after the other are one."""
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file to read, decompressed by its suffix.
+
+    Raises:
+        NmtError: if it cannot be opened, or is found to be cut off or corrupt while it is read.
+    """
+    kind = path.suffix.lower()
+    try:
+        with OPENERS.get(kind, open)(path, "rb") as file:
+            yield file
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise _damaged(path, error) from None
+    except OSError as error:
+        if kind in OPENERS and error.errno is None:
+            raise _damaged(path, error) from None
+        raise NmtError(f"{path}: {error.strerror or error}") from None
+
+
+def _damaged(path: Path, error: Exception) -> NmtError:
+    kind = path.suffix.lower().lstrip(".")
+    name = "gzip" if kind == "gz" else kind
+    return NmtError(f"{path}: truncated/corrupt {name} file ({error}); fetch or make it again")
 
 
 def read_lines(path: Path, errors: EncodingErrors = "strict") -> Iterator[str]:
@@ -28,12 +70,8 @@ def read_lines(path: Path, errors: EncodingErrors = "strict") -> Iterator[str]:
     Raises:
         NmtError: if it cannot be opened, is cut off or corrupt, or a line is not UTF-8.
     """
-    opener = OPENERS.get(path.suffix.lower(), open)
-    try:
-        with opener(path, "rb") as file:
-            yield from decode_lines(_checked(file, path), str(path), errors)
-    except OSError as error:
-        raise NmtError(f"{path}: {error.strerror or error}") from None
+    with open_bytes(path) as file:
+        yield from decode_lines(file, str(path), errors)
 
 
 def require_readable(path: Path) -> None:
@@ -75,14 +113,3 @@ def decode_lines(lines: Iterable[bytes], name: str, errors: EncodingErrors) -> I
 def is_blank(line: str) -> bool:
     """Tell whether a line is empty or only white space."""
     return not line or line.isspace()
-
-
-def _checked(file: IO[bytes], path: Path) -> Iterator[bytes]:
-    kind = path.suffix.lower().lstrip(".")
-    try:
-        yield from file
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        name = "gzip" if kind == "gz" else kind
-        raise NmtError(
-            f"{path}: truncated/corrupt {name} file ({error}); fetch or make it again"
-        ) from None

@@ -29,6 +29,8 @@ class PairList(NamedTuple):
     src_lang: str
     tgt_lang: str
     pairs: list[Pair]
+    notes: tuple[str, ...] = ()
+    """What was left out in reading, in words."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +42,26 @@ class Request:
     columns: tuple[str, str] | None = None
     errors: EncodingErrors = "strict"
 
-    def languages(self, name: str, src: str | None = None, tgt: str | None = None) -> list[str]:
+    def languages(
+        self, name: str, src: str | None = None, tgt: str | None = None
+    ) -> tuple[str, str]:
         """Fill in what the user left out by what the data tells.
 
         Raises:
             NmtError: if neither tells.
         """
-        known = [self.src_lang or src, self.tgt_lang or tgt]
-        if None in known:
+        src, tgt = self.src_lang or src, self.tgt_lang or tgt
+        if src is None or tgt is None:
             raise NmtError(
                 f"{name}: its languages are not known; give --src-lang and --tgt-lang, "
                 "such as -s en -t de"
             )
-        if known[0] == known[1]:
+        if src == tgt:
             raise NmtError(
-                f"{name}: source and target are both {known[0]!r}; give two languages, such as "
+                f"{name}: source and target are both {src!r}; give two languages, such as "
                 "-s en -t de"
             )
-        return [lang for lang in known if lang is not None]
+        return src, tgt
 
 
 class Corpus(NamedTuple):

@@ -1,4 +1,4 @@
-"""From a SPEC to a corpus: folders, pair files, TSV, and names such as ``toy``.
+"""From a SPEC to a corpus: folders, pair files, files of pairs, and names such as ``toy``.
 
 A format of one file is one function in ``FORMATS``; everything else (compression, line rule,
 languages, splits in a folder) is shared.
@@ -14,6 +14,8 @@ from pathlib import Path
 from nmt_cli.corpus import toy
 from nmt_cli.corpus.lines import OPENERS, is_blank, read_lines, require_readable
 from nmt_cli.corpus.pairs import Corpus, Pair, PairList, Request
+from nmt_cli.corpus.tables import read_csv, read_json, read_parquet
+from nmt_cli.corpus.tmx import read_tmx
 from nmt_cli.errors import NmtError
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
@@ -35,9 +37,9 @@ def open_corpus(spec: str, request: Request) -> Corpus:
         return Corpus(spec, {"": partial(_read_file, path, request)})
     name, _, options = spec.partition(":")
     if name == "hf":
-        raise NmtError(
-            f"{spec}: Hugging Face data sets cannot be read yet; save its columns as a TSV"
-        )
+        from nmt_cli.corpus.hub import open_hub
+
+        return open_hub(options, request)
     if name in GENERATORS:
         return GENERATORS[name](options, request)
     if "," in spec:
@@ -78,7 +80,15 @@ def read_tsv(path: Path, request: Request) -> PairList:
     return PairList(str(path), src_lang, tgt_lang, pairs)
 
 
-FORMATS: dict[str, Callable[[Path, Request], PairList]] = {".tsv": read_tsv, ".txt": read_tsv}
+FORMATS: dict[str, Callable[[Path, Request], PairList]] = {
+    ".tsv": read_tsv,
+    ".txt": read_tsv,
+    ".csv": read_csv,
+    ".jsonl": read_json,
+    ".json": read_json,
+    ".parquet": read_parquet,
+    ".tmx": read_tmx,
+}
 """Readers of formats in which one file holds both sides, by suffix."""
 
 GENERATORS: dict[str, Callable[[str, Request], Corpus]] = {"toy": toy.corpus}
@@ -112,7 +122,7 @@ def _read_file(path: Path, request: Request) -> PairList:
     if reader is None:
         raise NmtError(
             f"{path}: cannot tell its format; a file of pairs ends in "
-            f"{', '.join(FORMATS)} (tab-separated), plain or with {', '.join(OPENERS)}; "
+            f"{', '.join(FORMATS)} (.txt: tab-separated), plain or with {', '.join(OPENERS)}; "
             "two files of one language each are given as a prefix or as a,b"
         )
     return reader(path, request)

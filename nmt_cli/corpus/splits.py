@@ -46,6 +46,8 @@ def load_splits(data: str, valid: str | None, test: str | None, request: Request
             found[name] = corpus.parts[names[0]]()
             if len(names) > 1:
                 notes.append(f"{name} splits: {', '.join(names)}; using {names[0]}")
+    for part in (train, *found.values()):
+        notes.extend(part.notes)
     missing = [name for name in ("valid", "test") if name not in found]
     if missing and len(train.pairs) < FEWEST_TO_HOLD_OUT:
         notes.append(
