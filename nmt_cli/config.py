@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from nmt_cli.batches import BatchSize
 from nmt_cli.corpus.lines import EncodingErrors
@@ -14,12 +15,12 @@ from nmt_cli.corpus.pairs import Request
 from nmt_cli.corpus.readers import is_generated
 from nmt_cli.errors import NmtError
 from nmt_cli.models import architecture, resolve_options
-from nmt_cli.models.options import parse_assignments
 from nmt_cli.precision import DeviceChoice, PrecisionChoice
 from nmt_cli.runs import RunFolder
 from nmt_cli.tokenizer import Kind, Normalization, TextRule
 from nmt_cli.training import TrainingOptions
 
+DEFAULT_ARCH = "lstm-attn"
 _GENERATED_DROPOUT = 0.0
 _GENERATED_SMOOTHING = 0.0
 
@@ -151,39 +152,90 @@ class Config:
             raise NmtError(f"config.json: damaged: its request cannot be read ({error})") from None
 
 
-def resolve(
-    arch: str,
-    size: str,
-    assignments: list[str],
-    dropout: float | None,
-    init: Path | None,
-    *,
-    data: DataConfig,
-    tokenizer: TokenizerConfig,
-    training: dict[str, Any],
-    end: End,
-    batch_tokens: int | None,
-    **rest: Any,
-) -> Config:
-    """Resolve the architecture's options and recipe.
+class Asked(TypedDict, total=False):
+    """Options of ``nmt train`` by their names; what is left out or None takes its default."""
+
+    arch: str
+    data: str
+    src_lang: str | None
+    tgt_lang: str | None
+    valid: str | None
+    test: str | None
+    columns: tuple[str, str] | None
+    encoding_errors: EncodingErrors
+    max_words: int
+    options: Mapping[str, Any]
+    """Of the architecture, as ``-O`` gives them."""
+    size: str
+    epochs: float | None
+    steps: int | None
+    minutes: float | None
+    batch_tokens: int | None
+    batch_sentences: int | None
+    accumulate: int
+    validate_every: int | None
+    save_every: int | None
+    lr: float | None
+    warmup: int | None
+    schedule: str | None
+    dropout: float | None
+    label_smoothing: float | None
+    clip_norm: float | None
+    average: int | None
+    patience: int
+    tokenizer: Kind
+    vocab_size: int | None
+    separate_vocab: bool
+    normalization: Normalization
+    lowercase: bool
+    precision: PrecisionChoice
+    device: DeviceChoice
+    threads: int | None
+    seed: int
+    init: str | None
+
+
+_TRAINING = (
+    "accumulate", "average", "patience", "validate_every", "save_every", "lr", "warmup", "schedule",
+    "label_smoothing", "clip_norm",
+)  # fmt: skip
+
+
+def resolve(asked: Asked) -> Config:
+    """Resolve what was asked for to a whole configuration, by the architecture's recipe.
 
     A generated corpus has no noise to guard against: no dropout, no label smoothing, and a few
-    epochs suffice. With --init the tokenizer is the parent's, and so are the options, the peak rate
-    and its warm-up where the user gives no others.
+    epochs suffice. With ``init`` the tokenizer is the parent's, and so are the options, the peak
+    rate and its warm-up where the user gives no others.
+
+    Raises:
+        NmtError: for an unknown architecture, option or value.
     """
-    given: dict[str, Any] = dict(parse_assignments(assignments))
-    if dropout is not None:
-        given["dropout"] = dropout
-    parent = RunFolder(init).config() if init is not None else None
+    told: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    init, size = told.get("init"), told.get("size", "small")
+    arch, spec = told.get("arch", DEFAULT_ARCH), told.get("data", "toy")
+    given = dict(told.get("options", {}))
+    if "dropout" in told:
+        given["dropout"] = told["dropout"]
+    training = {name: told[name] for name in _TRAINING if name in told}
+    end = End(told.get("steps"), told.get("epochs"), told.get("minutes"))
+    tokenizer = TokenizerConfig(
+        kind=told.get("tokenizer", "bpe"),
+        size=told.get("vocab_size"),
+        separate=told.get("separate_vocab", False),
+        normalization=told.get("normalization", "nfc"),
+        lowercase=told.get("lowercase", False),
+    )
+    parent = RunFolder(Path(init)).config() if init is not None else None
     if parent is not None:
         arch = parent["arch"]
         tokenizer = Config.from_json(parent["request"]).tokenizer
-    rates = architecture(arch).size_training.get(size, {})
-    if parent is not None:
         inherited = parent["request"]["training"]
         rates = {name: inherited[name] for name in ("lr", "warmup") if name in inherited}
+    else:
+        rates = dict(architecture(arch).size_training.get(size, {}))
     training = {**rates, **training}
-    if is_generated(data.spec):
+    if is_generated(spec):
         given.setdefault("dropout", _GENERATED_DROPOUT)
         training = {"label_smoothing": _GENERATED_SMOOTHING, **training}
         end = end if end != End() else End(epochs=architecture(arch).recipe.generated_epochs)
@@ -192,13 +244,26 @@ def resolve(
     return Config(
         arch=arch,
         options=dataclasses.asdict(resolve_options(arch, size, given)),
-        batch_tokens=batch_tokens or architecture(arch).recipe.batch_tokens,
-        init=str(init) if init else None,
-        data=data,
+        data=DataConfig(
+            spec=spec,
+            valid=told.get("valid"),
+            test=told.get("test"),
+            src_lang=told.get("src_lang"),
+            tgt_lang=told.get("tgt_lang"),
+            columns=told.get("columns"),
+            encoding_errors=told.get("encoding_errors", "strict"),
+            max_words=told.get("max_words", 200),
+        ),
         tokenizer=tokenizer,
         training=training,
+        batch_tokens=told.get("batch_tokens") or architecture(arch).recipe.batch_tokens,
+        batch_sentences=told.get("batch_sentences"),
         end=end,
-        **rest,
+        seed=told.get("seed", 1),
+        precision=told.get("precision", "auto"),
+        device=told.get("device", "auto"),
+        threads=told.get("threads"),
+        init=str(init) if init else None,
     )
 
 

@@ -253,8 +253,9 @@ def train(
     """
     from nmt_cli import experiment
     from nmt_cli.commands.following import follow
-    from nmt_cli.config import DataConfig, End, TokenizerConfig, resolve
+    from nmt_cli.config import End, resolve
     from nmt_cli.display import Screen
+    from nmt_cli.models.options import parse_assignments
     from nmt_cli.runs import DEFAULT_ROOT, RunFolder
 
     screen = Screen(quiet)
@@ -274,49 +275,47 @@ def train(
         )
     if init is not None:
         _refuse_beside_init(ctx, RunFolder(init))
-    training = {
-        "accumulate": accumulate,
-        "average": average,
-        "patience": patience,
-        "validate_every": validate_every,
-        "save_every": save_every,
-        "lr": lr,
-        "warmup": warmup,
-        "schedule": schedule.value if schedule else None,
-        "label_smoothing": label_smoothing,
-        "clip_norm": clip_norm,
-    }
+    assignments = [*(ctx.default_map or {}).get("option", []), *(option or [])]  # key by key
     resolved = resolve(
-        arch,
-        size.value,
-        [*(ctx.default_map or {}).get("option", []), *(option or [])],  # key by key
-        dropout,
-        init,
-        data=DataConfig(
-            spec=data,
-            valid=valid,
-            test=test,
-            src_lang=src_lang,
-            tgt_lang=tgt_lang,
-            columns=parse_columns(columns),
-            encoding_errors=encoding_errors.value,
-            max_words=max_words,
-        ),
-        tokenizer=TokenizerConfig(
-            kind=tokenizer.value,
-            size=vocab_size,
-            separate=separate_vocab,
-            normalization=normalization.value,
-            lowercase=lowercase,
-        ),
-        training={name: value for name, value in training.items() if value is not None},
-        batch_tokens=batch_tokens,
-        batch_sentences=batch_sentences,
-        end=end,
-        seed=seed,
-        precision=precision.value,
-        device=device.value,
-        threads=threads,
+        {
+            "arch": arch,
+            "data": data,
+            "src_lang": src_lang,
+            "tgt_lang": tgt_lang,
+            "valid": valid,
+            "test": test,
+            "columns": parse_columns(columns),
+            "encoding_errors": encoding_errors.value,
+            "max_words": max_words,
+            "options": parse_assignments(assignments),
+            "size": size.value,
+            "epochs": epochs,
+            "steps": steps,
+            "minutes": minutes,
+            "batch_tokens": batch_tokens,
+            "batch_sentences": batch_sentences,
+            "accumulate": accumulate,
+            "validate_every": validate_every,
+            "save_every": save_every,
+            "lr": lr,
+            "warmup": warmup,
+            "schedule": schedule.value if schedule else None,
+            "dropout": dropout,
+            "label_smoothing": label_smoothing,
+            "clip_norm": clip_norm,
+            "average": average,
+            "patience": patience,
+            "tokenizer": tokenizer.value,
+            "vocab_size": vocab_size,
+            "separate_vocab": separate_vocab,
+            "normalization": normalization.value,
+            "lowercase": lowercase,
+            "precision": precision.value,
+            "device": device.value,
+            "threads": threads,
+            "seed": seed,
+            "init": str(init) if init else None,
+        }
     )
     if print_config:
         place = {"out": str(out)} if out else {}
