@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,28 +31,32 @@ def check_format(path: Path, formats: tuple[str, ...] = FORMATS) -> None:
     require_folder(path)
 
 
-def _pyplot() -> Any:
+@contextmanager
+def _style() -> Iterator[None]:
+    """Draw in one style, and leave the caller's settings of matplotlib as they are."""
     import matplotlib as mpl
 
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    pyplot.rcParams.update(
-        {
-            "font.size": 10,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "svg.hashsalt": "nmt",
-            "svg.fonttype": "none",
-        }
-    )
-    return pyplot
+    style: dict[Any, Any] = {
+        "font.size": 10,
+        "font.family": _families(),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "nmt",
+        "svg.fonttype": "none",
+    }
+    with mpl.rc_context(style):
+        yield
 
 
-def _save(figure: Any, path: Path) -> list[str]:
-    """Write a figure whole and give the characters that no font could draw."""
+def _figure(width: float, height: float) -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _render(figure: Any, kind: str) -> tuple[bytes, list[str]]:
+    """Give a figure as the bytes of a file, and the characters that no font could draw."""
     buffer = io.BytesIO()
-    kind = path.suffix.lower().lstrip(".")
     missing = set()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -61,18 +67,26 @@ def _save(figure: Any, path: Path) -> list[str]:
     for warning in caught:
         if "missing from" in str(warning.message):
             missing.add(str(warning.message).split("(")[0].replace("Glyph ", "").strip())
-    _pyplot().close(figure)
-    write_whole(path, buffer.getvalue())
-    return sorted(missing)
+    return buffer.getvalue(), sorted(missing)
+
+
+def _save(figure: Any, path: Path) -> list[str]:
+    """Write a figure whole and give the characters that no font could draw."""
+    picture, missing = _render(figure, path.suffix.lower().lstrip("."))
+    write_whole(path, picture)
+    return missing
 
 
 def plot_length_curve(report: Report, path: Path) -> None:
     """Draw BLEU by source length: a line a system with its 95 % interval, the counts below."""
     check_format(path)
-    pyplot = _pyplot()
-    figure, (above, below) = pyplot.subplots(
-        2, 1, figsize=(7.5, 5), sharex=True, height_ratios=[4, 1], layout="constrained"
-    )
+    with _style():
+        _save(_length_figure(report), path)
+
+
+def _length_figure(report: Report) -> Any:
+    figure = _figure(7.5, 5)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
     places = list(range(len(report.buckets)))
     for number, system in enumerate(report.systems):
         colour = _COLOURS[number % len(_COLOURS)]
@@ -97,7 +111,7 @@ def plot_length_curve(report: Report, path: Path) -> None:
     below.set_ylim(top=max(counts) * 1.4)
     below.set_xticks(places, [bucket.label for bucket in report.buckets])
     below.set_xlabel(f"source length in {report.unit}s")
-    _save(figure, path)
+    return figure
 
 
 def plot_attention(alignment: Alignment, path: Path) -> list[str]:
@@ -107,19 +121,27 @@ def plot_attention(alignment: Alignment, path: Path) -> list[str]:
         the characters that no installed font could draw.
     """
     check_format(path)
-    pyplot = _pyplot()
-    pyplot.rcParams["font.family"] = _families()
+    with _style():
+        return _save(_attention_figure(alignment), path)
+
+
+def attention_png(alignment: Alignment) -> bytes:
+    """Draw the same as the bytes of a PNG file."""
+    with _style():
+        return _render(_attention_figure(alignment), "png")[0]
+
+
+def _attention_figure(alignment: Alignment) -> Any:
     T, S = alignment.weights.shape
-    figure, axes = pyplot.subplots(
-        figsize=(min(3 + 0.32 * S, 60), min(2 + 0.32 * T, 60)), layout="constrained"
-    )
+    figure = _figure(min(3 + 0.32 * S, 60), min(2 + 0.32 * T, 60))
+    axes = figure.subplots()
     image = axes.imshow(alignment.weights.numpy(), cmap="Blues", vmin=0, vmax=1)
     axes.set_xticks(range(S), alignment.src_pieces, rotation=90, parse_math=False)
     axes.set_yticks(range(T), alignment.tgt_pieces, parse_math=False)
     axes.set_xlabel("source")
     axes.set_ylabel("translation")
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03)
-    return _save(figure, path)
+    return figure
 
 
 def _families() -> list[str]:

@@ -1,5 +1,7 @@
 """The example architecture of the docs is one that works."""
 
+import ast
+import json
 import re
 from pathlib import Path
 
@@ -34,3 +36,25 @@ def test_the_example_obeys_the_laws(mean):
 
 def test_the_example_learns(mean):
     laws.test_a_handful_of_pairs_is_fitted_exactly(mean, {})
+
+
+@pytest.mark.slow
+def test_the_tour_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((DOCS.parent / "tour.ipynb").read_text("utf-8"))["cells"]
+    names: dict = {}
+    shown = []
+    for cell in cells:
+        if cell["cell_type"] != "code":
+            continue
+        body = ast.parse("".join(cell["source"])).body
+        last = body.pop() if isinstance(body[-1], ast.Expr) else None
+        exec(compile(ast.Module(body, []), "tour", "exec"), names)
+        if last is not None:
+            shown.append(eval(compile(ast.Expression(last.value), "tour", "eval"), names))
+    picture, attention, scores, evaluation = (value for value in shown if value is not None)
+    assert "data:image/png" in picture._repr_html_()
+    assert attention.sum(axis=1) == pytest.approx(1, abs=0.1)
+    assert scores[0].log_prob < 0
+    assert "tour/" not in repr(evaluation)
+    assert {"attn", "fixed"} <= {system["name"] for system in evaluation.as_json()["systems"]}

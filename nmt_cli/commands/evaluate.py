@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt_cli.commands.judging import named_run, pairs_to_judge
 from nmt_cli.commands.options import (
     MANY,
     Beam,
@@ -32,6 +31,7 @@ from nmt_cli.commands.options import (
     refuse_both,
 )
 from nmt_cli.errors import NmtError
+from nmt_cli.judging import named_run, pairs_to_judge
 from nmt_cli.signals import raise_when_interrupted
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from nmt_cli.commands.judging import named_run, pairs_to_judge
 from nmt_cli.commands.options import (
     Columns,
     Device,
@@ -25,6 +24,7 @@ from nmt_cli.commands.options import (
     parse_numbers,
 )
 from nmt_cli.errors import NmtError
+from nmt_cli.judging import named_run, pairs_to_judge
 from nmt_cli.signals import raise_when_interrupted
 
 
