@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from nmt_cli.corpus import toy
+from nmt_cli.corpus import tasks, toy
 from nmt_cli.corpus.lines import OPENERS, is_blank, read_lines, require_readable
 from nmt_cli.corpus.pairs import Corpus, Pair, PairList, Request
 from nmt_cli.corpus.tables import read_csv, read_json, read_parquet
@@ -91,7 +91,10 @@ FORMATS: dict[str, Callable[[Path, Request], PairList]] = {
 }
 """Readers of formats in which one file holds both sides, by suffix."""
 
-GENERATORS: dict[str, Callable[[str, Request], Corpus]] = {"toy": toy.corpus}
+GENERATORS: dict[str, Callable[[str, Request], Corpus]] = {
+    "toy": toy.corpus,
+    **{name: partial(tasks.corpus, name) for name in tasks.TASKS},
+}
 """Corpora that are made, not read, by name."""
 
 

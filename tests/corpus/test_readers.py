@@ -65,7 +65,10 @@ def test_different_numbers_of_lines_name_both_files_and_counts(tmp_path):
 
 
 def test_a_spec_that_names_nothing_says_what_was_looked_for(tmp_path):
-    with pytest.raises(NmtError, match=r"no such file or folder, no corpus of that name \(toy\)"):
+    with pytest.raises(
+        NmtError,
+        match=r"no such file or folder, no corpus of that name \(toy, copy, reverse, add\)",
+    ):
         only(tmp_path / "nothing")
 
 
