@@ -20,11 +20,14 @@ from nmt_cli.errors import NmtError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
-Kind = Literal["unigram", "bpe"]
+Kind = Literal["unigram", "bpe", "word", "char", "byte"]
 Normalization = Literal["nfc", "nfkc", "identity"]
 
+_MARK = "▁"
+"""Sentencepiece's mark of a space."""
+_MARK_BYTES = [f"<0x{byte:02X}>" for byte in _MARK.encode()]
 _ESCAPE = "\ue000"
-_RESERVED = _ESCAPE + "▁▅\0"
+_RESERVED = _ESCAPE + _MARK + "▅\0"
 _TO_CODE = {ord(char): _ESCAPE + str(code) for code, char in enumerate(_RESERVED)}
 _ESCAPED = re.compile(f"{_ESCAPE}([0-{len(_RESERVED) - 1}])")
 _BREAKS = dict.fromkeys(map(ord, "\n\r\t"), " ")
@@ -83,8 +86,9 @@ class Tokenizer:
 
     def decode(self, ids: list[int]) -> str:
         """Give the text of some ids but control ids: always one line, with no tab in it."""
-        text = unescape(self._pieces.decode([i for i in ids if i > EOS]))
-        return text.translate(_BREAKS)
+        text = self._pieces.decode([i for i in ids if i > EOS])
+        # a mark that was written as bytes, for want of a piece, is a space all the same
+        return unescape(text.removeprefix(_MARK).replace(_MARK, " ")).translate(_BREAKS)
 
     def pieces(self, ids: list[int]) -> list[str]:
         """Give the readable piece of each id, a leading ▁ marking the start of a word."""
@@ -96,7 +100,11 @@ class Tokenizer:
 
     def words(self, ids: list[int]) -> list[int]:
         """Give the word, counted from 0 and between spaces, that each id belongs to."""
-        starts = [self._pieces.id_to_piece(i).startswith("▁") for i in ids]
+        pieces = [self._pieces.id_to_piece(i) for i in ids]
+        starts = [
+            piece.startswith(_MARK) or pieces[n : n + len(_MARK_BYTES)] == _MARK_BYTES
+            for n, piece in enumerate(pieces)
+        ]
         return [max(sum(starts[: n + 1]) - 1, 0) for n in range(len(ids))]
 
 
@@ -132,8 +140,9 @@ def train(
     Args:
         lines: the training text, not yet normalised.
         rule: how it is normalised.
-        kind: ``unigram`` (Kudo 2018) or ``bpe`` (Sennrich et al. 2016).
-        size: entries asked for, 256 bytes and 4 control ids included.
+        kind: ``unigram`` (Kudo 2018), ``bpe`` (Sennrich et al. 2016), whole words between spaces,
+            characters, or the bytes of UTF-8. What a vocabulary lacks is written as bytes.
+        size: most entries, 256 bytes and 4 control ids included.
         on_lowered: called with (asked, given) when the text cannot fill the size.
 
     Raises:
@@ -141,6 +150,8 @@ def train(
     """
     texts = [escape(rule(line))[:_LONGEST_TRAINING_LINE] for line in lines]
     texts = [text for text in texts if text]
+    if kind == "byte":
+        texts = [_ESCAPE]  # nothing but the mark of a space and bytes is learnt
     try:
         return TrainedModel(_run_trainer(texts, kind, size), size)
     except RuntimeError as error:
@@ -173,7 +184,8 @@ def _run_trainer(texts: list[str], kind: Kind, size: int) -> bytes:
     SentencePieceTrainer.train(
         sentence_iterator=_encoded(texts),
         model_writer=written,
-        model_type=kind,
+        model_type="char" if kind == "byte" else kind,
+        hard_vocab_limit=kind in {"unigram", "bpe"},
         vocab_size=size,
         pad_id=PAD,
         unk_id=UNK,

@@ -406,6 +406,15 @@ def test_separate_vocabularies_and_unigram(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["word", "char", "byte"])
+def test_text_is_cut_otherwise_than_into_subwords(tmp_path, kind):
+    write_pairs(tmp_path)
+    text(train_pairs(tmp_path, "R", "--tokenizer", kind, "--steps", 3))
+    out = nmt("translate", "-m", "R", "--max-length", 5, cwd=tmp_path, stdin="The ferry.\n")
+    assert text(out).count("\n") == 1
+
+
+@pytest.mark.slow
 def test_toy_is_written_as_files(tmp_path):
     text(nmt("data", "make", "toy", "-o", "toy", "--train", 30, cwd=tmp_path))
     assert len((tmp_path / "toy" / "train.en").read_text(encoding="utf-8").splitlines()) == 30

@@ -1,4 +1,5 @@
 import unicodedata
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from nmt_cli.tokenizer import (
     EOS,
     PAD,
     UNK,
+    Kind,
     TextRule,
     Tokenizer,
     auto_vocab_size,
@@ -18,6 +20,7 @@ from nmt_cli.tokenizer import (
     unescape,
 )
 
+KINDS = get_args(Kind)
 LINES = [
     "The old man sees the dog.",
     "Der alte Mann sieht den Hund.",
@@ -40,7 +43,12 @@ def bpe() -> Tokenizer:
     return make()
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.fixture(scope="module", params=KINDS)
+def any_kind(request) -> Tokenizer:
+    return make(request.param)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "text",
     [
@@ -61,8 +69,8 @@ def test_what_is_typed_comes_back(kind, text):
 
 @settings(max_examples=300, deadline=None)
 @given(text=st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\n\r")))
-def test_any_text_comes_back_as_normalised(bpe, text):
-    assert bpe.decode(bpe.encode(text)) == bpe.rule(text)
+def test_any_text_comes_back_as_normalised(any_kind, text):
+    assert any_kind.decode(any_kind.encode(text)) == any_kind.rule(text)
 
 
 @given(text=st.text(st.sampled_from("▁▅\0\ue000012 a")))
@@ -124,12 +132,27 @@ def test_training_is_the_same_each_time():
     assert make().model == make().model
 
 
-def test_pieces_know_their_word(bpe):
-    ids = bpe.encode("The old ▁x man")
-    words = bpe.words(ids)
+def test_pieces_know_their_word(any_kind):
+    ids = any_kind.encode("Zebras old ▁x man")
+    words = any_kind.words(ids)
     assert words[0] == 0
     assert words[-1] == 3
     assert sorted(words) == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "pieces"),
+    [
+        ("word", ["▁The", "▁old"]),
+        ("char", ["▁", "T", "h", "e", "▁", "o", "l", "d"]),
+        ("byte", ["▁", "<0x54>", "<0x68>", "<0x65>", "▁", "<0x6F>", "<0x6C>", "<0x64>"]),
+    ],
+)
+def test_text_is_cut_as_asked(kind, pieces):
+    tokenizer = make(kind)
+    ids = tokenizer.encode("The old")
+    assert tokenizer.pieces(ids) == pieces
+    assert tokenizer.words(ids) == [0] * (len(pieces) // 2) + [1] * (len(pieces) // 2)
 
 
 def test_auto_size_is_the_number_of_distinct_words_within_bounds():

@@ -41,10 +41,13 @@ class Schedule(str, Enum):
 
 
 class TokenizerKind(str, Enum):
-    """Subword models."""
+    """What text is cut into."""
 
     unigram = "unigram"
     bpe = "bpe"
+    word = "word"
+    char = "char"
+    byte = "byte"
 
 
 class Normalization(str, Enum):
@@ -177,7 +180,9 @@ def train(
             min=0, max=MANY, help="Stop after N validations without a better one; 0: never."
         ),
     ] = 10,
-    tokenizer: Annotated[TokenizerKind, typer.Option(help="Subword model.")] = TokenizerKind.bpe,
+    tokenizer: Annotated[
+        TokenizerKind, typer.Option(help="What text is cut into.")
+    ] = TokenizerKind.bpe,
     vocab_size: Annotated[
         int | None,
         typer.Option(
