@@ -49,6 +49,8 @@ from nmt_cli.workers import choose_workers
 
 VALIDATION_SENTENCES = 500
 """Validation translates at most so many sentences, the first ones, greedily."""
+SAMPLES = 5
+"""Translations of so many of them, always the same, are logged."""
 _VALIDATION_BATCH = BatchSize(tokens=4096)
 _TOKENS_A_WORD = 5
 """A pair with a side of so many times --max-words tokens is left out: its words are no words."""
@@ -68,6 +70,14 @@ class Prepared(NamedTuple):
     step: int
 
 
+class Sampled(NamedTuple):
+    """What the model makes of a fixed validation sentence by now."""
+
+    source: str
+    reference: str
+    translation: str
+
+
 class Evaluated(NamedTuple):
     """The best weights were judged on the test split."""
 
@@ -84,7 +94,7 @@ class Watcher(Protocol):
         """Hear how many test sentences are translated."""
 
 
-RunEvent = Event | Note | Prepared | Evaluated
+RunEvent = Event | Note | Prepared | Sampled | Evaluated
 
 
 def start(
@@ -186,6 +196,7 @@ class _Session:
             torch.set_num_threads(config.threads)
         use_fast_kernels(self.device)
         self.log_size = 0
+        self.samples: list[Sampled] = []
 
     def read_data(self) -> Iterator[RunEvent]:
         data = self.config.data
@@ -318,6 +329,10 @@ class _Session:
         )
         written = [self.tgt_tokenizer.decode(list(best[0].tokens)) for best in found]
         references = self.valid_references[: len(written)]
+        self.samples = [
+            Sampled(self.src_tokenizer.decode(pair.src), reference, hypothesis)
+            for pair, reference, hypothesis in zip(shown, references, written, strict=True)
+        ][:SAMPLES]
         bleu = self.bleu.score(self.bleu.statistics(written, references).sum(axis=0))
         return Score(bleu, loss / tokens)
 
@@ -391,6 +406,8 @@ class _Session:
         for event in self.trainer.run(watcher.interrupted):
             self._keep(event)
             yield event
+            if isinstance(event, Validated):
+                yield from self.samples[:1]
             if isinstance(event, Stopped) and event.interrupted:
                 yield self._how_to_go_on(event.step)
                 return
@@ -418,6 +435,7 @@ class _Session:
                     "valid_bleu": event.score.bleu,
                     "valid_loss": event.score.loss,
                     "best": event.best,
+                    "samples": [sample._asdict() for sample in self.samples],
                     "seconds": event.seconds,
                     "time": time.time(),
                 }

@@ -58,7 +58,11 @@ def test_a_run_folder_has_what_is_promised(trained):
     steps = [line for line in log if "loss" in line]
     assert [line["step"] for line in steps] == list(range(1, 201))
     assert {"step", "epoch", "loss", "lr", "tokens_per_s"} <= set(steps[0])
-    assert any("valid_bleu" in line for line in log)
+    validated = [line for line in log if "valid_bleu" in line]
+    assert validated
+    for line in validated:
+        assert [sample["source"] for sample in line["samples"]] == SOURCES[:5]
+    assert validated[-1]["samples"][0]["translation"]
     evaluation = json.loads((trained / "eval.json").read_text())
     assert evaluation["systems"][0]["bleu"] > 90
     assert all(len(shape := tensor.shape) >= 1 and shape for tensor in weights(trained).values())

@@ -13,7 +13,7 @@ from types import FrameType
 import typer
 
 from nmt_cli.display import Bar, Screen, report_table
-from nmt_cli.experiment import Evaluated, Note, Prepared, RunEvent, Watcher
+from nmt_cli.experiment import Evaluated, Note, Prepared, RunEvent, Sampled, Watcher
 from nmt_cli.signals import raise_when_interrupted
 from nmt_cli.training import Step, Stopped, Validated, Warned
 
@@ -91,6 +91,8 @@ def _show_training(events: Iterator[RunEvent], per_epoch: int, bar: Bar, screen:
                 f"greedy BLEU {event.score.bleu:.1f}, loss {event.score.loss:.3f}"
                 + ("  (best so far)" if event.best else "")
             )
+        elif isinstance(event, Sampled):
+            screen.note(f"  {event.source}  ->  {event.translation}")
         elif isinstance(event, Warned):
             screen.note(f"warning: {event.message}")
         elif isinstance(event, Stopped):
