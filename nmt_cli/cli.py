@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 
 from nmt_cli import __version__, signals
-from nmt_cli.commands import archs, data, evaluate, export, runs, score, train, translate
+from nmt_cli.commands import archs, data, doctor, evaluate, export, runs, score, train, translate
 from nmt_cli.errors import NmtError
 
 app = typer.Typer(
     name="nmt",
     help="Train, run and measure small neural translation models.\n\n"
-    "Start with: nmt train --arch lstm-attn",
+    "nmt train --arch lstm-attn\n\n"
+    'echo "The old man sees the dog." | nmt translate\n\n'
+    "nmt eval checkpoints/lstm checkpoints/lstm-attn --plot length.png",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -28,6 +30,7 @@ app.command("score")(score.score)
 app.command("runs")(runs.runs)
 app.command("archs")(archs.archs)
 app.command("export")(export.export)
+app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")
 
 # Typer may carry its own copy of click, so the class is taken from where Typer has it.

@@ -155,3 +155,13 @@ def _families() -> list[str]:
     )  # fmt: skip
     installed = {font.name for font in font_manager.fontManager.ttflist}
     return [name for name in wanted if name in installed] or ["sans-serif"]
+
+
+def can_draw(letter: str) -> bool:
+    """Tell whether one of the fonts that pictures use has a letter."""
+    from matplotlib import font_manager
+    from matplotlib.ft2font import FT2Font
+
+    wanted = set(_families())
+    files = (font.fname for font in font_manager.fontManager.ttflist if font.name in wanted)
+    return any(FT2Font(file).get_char_index(ord(letter)) for file in files)

@@ -40,6 +40,12 @@ def test_help_and_version_are_quick_to_import_nothing_heavy(tmp_path):
     assert module.stdout.startswith(b"nmt ")
 
 
+def test_the_doctor_says_what_there_is(tmp_path):
+    found = text(nmt("doctor", cwd=tmp_path))
+    for word in ("torch", "device", "training", "fp32", "GiB", "ctranslate2", "fonts"):
+        assert word in found
+
+
 def test_a_run_folder_has_what_is_promised(trained):
     names = {path.name for path in trained.iterdir()}
     assert {"config.json", "tokenizer.model", "model.safetensors", "log.jsonl", "eval.json",

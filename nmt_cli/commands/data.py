@@ -9,12 +9,12 @@ import typer
 
 from nmt_cli.errors import NmtError
 
-app = typer.Typer(help="Make a synthetic corpus: data make toy.", no_args_is_help=True)
+app = typer.Typer(help="Make a corpus: data make toy, copy, reverse or add.", no_args_is_help=True)
 
 
 @app.callback()
 def _data() -> None:
-    """Make a synthetic corpus: data make toy."""
+    """Make a corpus: data make toy, copy, reverse or add."""
 
 
 @app.command()
