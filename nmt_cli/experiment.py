@@ -113,12 +113,7 @@ def start(
         WorkFailed: if training diverges or the disk is full.
     """
     folder.settle()
-    replaces = folder.exists()
-    if replaces and not overwrite:
-        raise NmtError(
-            f"{folder.path}: holds a run already; go on with it by `nmt train --resume "
-            f"{folder.path}`, replace it with --overwrite, or choose another folder with -o"
-        )
+    _replaces(folder, overwrite)
     resolve_training(config, per_epoch=1)  # refuses what cannot go together, before the data
     session = _Session(config, folder)
     yield from session.read_data()
@@ -126,13 +121,26 @@ def start(
     yield from session.build()
     if config.init is not None:
         yield from _start_from(RunFolder(Path(config.init)), config, session.model)
-    if replaces:
-        folder.write_beside()
-    try:
-        session.write_folder()
-        yield from session.train(watcher)
-    finally:
-        folder.discard_beside()
+    with folder.held():
+        if _replaces(folder, overwrite):  # another may have come and gone since
+            folder.write_beside()
+        try:
+            session.write_folder()
+            yield from session.train(watcher)
+        finally:
+            folder.discard_beside()
+
+
+def _replaces(folder: RunFolder, overwrite: bool) -> bool:
+    """Tell whether there is a run to replace, and refuse to unless that was asked for."""
+    if not folder.exists():
+        return False
+    if not overwrite:
+        raise NmtError(
+            f"{folder.path}: holds a run already; go on with it by `nmt train --resume "
+            f"{folder.path}`, replace it with --overwrite, or choose another folder with -o"
+        )
+    return True
 
 
 def _start_from(parent: RunFolder, config: Config, model: Seq2Seq) -> Iterator[Note]:
@@ -168,6 +176,11 @@ def resume(folder: RunFolder, changes: dict[str, Any], watcher: Watcher) -> Iter
         NmtError: if there is nothing to go on from, or the data has changed.
     """
     config = dataclasses.replace(Config.from_json(folder.config()["request"]), **changes)
+    with folder.held():
+        yield from _resume(folder, config, watcher)
+
+
+def _resume(folder: RunFolder, config: Config, watcher: Watcher) -> Iterator[RunEvent]:
     session = _Session(config, folder)
     yield from session.read_data()
     session.load_tokenizers()

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.files import flush, write_whole
+from nmt_cli.locking import held
 from nmt_cli.models.base import Seq2Seq
 from nmt_cli.tokenizer import Normalization, TextRule, Tokenizer
 
@@ -175,13 +176,33 @@ class RunFolder:
             return
         try:
             self._files.rename(self.path / _COMPLETE)
-            self.settle()
+            self._settle()
         except OSError as error:
             raise WorkFailed(f"{self.path}: cannot be replaced: {error.strerror}") from None
         self._files = self.path
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from writing here; made as a folder if need be.
+
+        Raises:
+            NmtError: if one is at it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with held(self.path):
+            yield
+
     def settle(self) -> None:
-        """Finish replacing a run where that was cut short."""
+        """Finish replacing a run where that was cut short.
+
+        Raises:
+            NmtError: if another process is at it.
+        """
+        if any((self.path / name).is_dir() for name in (_COMPLETE, _MOVING)):
+            with held(self.path):
+                self._settle()
+
+    def _settle(self) -> None:
         self._move_up()
         complete = self.path / _COMPLETE
         if (complete / WEIGHTS).is_file():

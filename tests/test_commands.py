@@ -468,3 +468,29 @@ def test_a_run_begun_from_another_reads_text_as_that_one_does(tmp_path, option):
     assert a["tokenizer"] == b["tokenizer"]
     text(nmt("train", "--resume", "B", "--steps", 3, cwd=tmp_path))
     text(nmt("translate", "-m", "B", "--max-length", 5, cwd=tmp_path, stdin="The ferry.\n"))
+
+
+def test_two_trainings_of_one_folder_are_refused_until_the_first_is_gone(tmp_path):
+    write_pairs(tmp_path)
+    options = ("-d", "pairs", "-s", "en", "-t", "fr", *TINY, "-o", "R", "--save-every", 1)
+    first = subprocess.Popen(
+        [sys.executable, "-m", "nmt_cli", "train", *map(str, options), "--steps", "100000"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "R" / "last" / "LATEST").exists():
+            assert time.monotonic() < deadline
+            assert first.poll() is None
+            time.sleep(0.05)
+        for others in (("train", "--resume", "R"), ("train", *options, "--overwrite")):
+            result = nmt(*others, "--steps", 2, cwd=tmp_path)
+            expect_error(result, 2, "R: is being trained", f"pid {first.pid}", "-o")
+    finally:
+        first.kill()
+        first.wait()
+    step = json.loads((tmp_path / "R" / "log.jsonl").read_text().splitlines()[-1])["step"]
+    text(nmt("train", "--resume", "R", "--steps", step + 2, cwd=tmp_path))
+    assert not (tmp_path / "R" / ".nmt-lock").exists()
