@@ -205,6 +205,9 @@ class _Unwatched:
     def interrupted(self) -> bool:
         return False
 
+    def save_asked(self) -> bool:
+        return False
+
     def translated(self, done: int, total: int) -> None:
         pass
 

@@ -90,6 +90,9 @@ class Watcher(Protocol):
     def interrupted(self) -> bool:
         """Tell whether to save and stop; asked after each step."""
 
+    def save_asked(self) -> bool:
+        """Tell whether to save and go on; asked after each step, and true once for each wish."""
+
     def translated(self, done: int, total: int) -> None:
         """Hear how many test sentences are translated."""
 
@@ -416,7 +419,7 @@ class _Session:
             f"run folder {self.folder.path}"
         )
         yield Prepared(self.options.last_step, self.per_epoch, self.trainer.progress.step)
-        for event in self.trainer.run(watcher.interrupted):
+        for event in self.trainer.run(watcher.interrupted, watcher.save_asked):
             self._keep(event)
             yield event
             if isinstance(event, Validated):

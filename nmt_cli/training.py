@@ -203,11 +203,14 @@ class Trainer:
         self.best_weights: Weights = {}
         """What the last ``Validated`` with ``best`` was about; copied nowhere else."""
 
-    def run(self, interrupted: Callable[[], bool]) -> Iterator[Event]:
+    def run(
+        self, interrupted: Callable[[], bool], save_asked: Callable[[], bool] = lambda: False
+    ) -> Iterator[Event]:
         """Train until the end that the options set.
 
         Args:
             interrupted: asked after each step whether to save and stop at once.
+            save_asked: asked after each step whether to save and go on.
 
         Raises:
             WorkFailed: when the loss is or stays hopeless.
@@ -230,7 +233,8 @@ class Trainer:
             if progress.step % options.validate_every == 0:
                 yield self._validation()
             progress.seconds = time.perf_counter() - started
-            if progress.step % options.save_every == 0 and not progress.hopeless:
+            due = save_asked() or progress.step % options.save_every == 0
+            if due and not progress.hopeless:
                 yield SaveDue(progress.step)
         saved = progress.step > 0 and progress.step % options.save_every == 0
         if not saved and not progress.hopeless:

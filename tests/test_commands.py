@@ -494,3 +494,36 @@ def test_two_trainings_of_one_folder_are_refused_until_the_first_is_gone(tmp_pat
     step = json.loads((tmp_path / "R" / "log.jsonl").read_text().splitlines()[-1])["step"]
     text(nmt("train", "--resume", "R", "--steps", step + 2, cwd=tmp_path))
     assert not (tmp_path / "R" / ".nmt-lock").exists()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+def test_a_signal_saves_and_training_goes_on(tmp_path):
+    write_pairs(tmp_path)
+    options = ("-d", "pairs", "-s", "en", "-t", "fr", *TINY, "-o", "R", "--validate-every", 20)
+    training = subprocess.Popen(
+        [sys.executable, "-m", "nmt_cli", "train", *map(str, options), "--save-every", "9999999"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    log, latest = tmp_path / "R" / "log.jsonl", tmp_path / "R" / "last" / "LATEST"
+
+    def wait_for(condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline
+            assert training.poll() is None
+            time.sleep(0.02)
+
+    try:
+        wait_for(lambda: log.exists() and "valid_bleu" in log.read_text())
+        assert not latest.exists()
+        training.send_signal(signal.SIGUSR1)
+        wait_for(latest.exists)
+        size = log.stat().st_size
+        wait_for(lambda: log.stat().st_size > size)
+    finally:
+        training.kill()
+        training.wait()
+    step = int(latest.read_text().strip().removeprefix("step-"))
+    text(nmt("train", "--resume", "R", "--steps", step + 1, cwd=tmp_path))

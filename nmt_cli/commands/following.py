@@ -22,22 +22,35 @@ _SHOWN_STEPS = 50
 
 
 class _Watcher:
-    """Turns the first Ctrl-C or SIGTERM in training into a request to stop; shows progress."""
+    """Turns signals into requests, the first Ctrl-C into one to stop; shows progress."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._bars = ExitStack()
         self._bar: Bar | None = None
         self.code = 0
+        self._save = False
 
     def arm(self) -> None:
-        """From now on the first Ctrl-C or SIGTERM asks for a stop; a second one ends at once."""
+        """From now on the first Ctrl-C or SIGTERM asks for a stop; a second one ends at once.
+
+        SIGUSR1, where there is one, asks to save and go on.
+        """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._ask)
+        if hasattr(signal, "SIGUSR1"):
+            signal.signal(signal.SIGUSR1, self._ask_to_save)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.code = 128 + number
         raise_when_interrupted()
+
+    def _ask_to_save(self, number: int, frame: FrameType | None) -> None:
+        self._save = True
+
+    def save_asked(self) -> bool:
+        asked, self._save = self._save, False
+        return asked
 
     def interrupted(self) -> bool:
         return self.code != 0
