@@ -202,6 +202,8 @@ def load(
 class _Unwatched:
     """Lets a run go on to its end."""
 
+    wants_attention = False
+
     def interrupted(self) -> bool:
         return False
 

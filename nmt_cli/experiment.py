@@ -32,7 +32,7 @@ from nmt_cli.precision import (
     use_fast_kernels,
 )
 from nmt_cli.runs import RunFolder
-from nmt_cli.search import SearchOptions
+from nmt_cli.search import Hypothesis, SearchOptions
 from nmt_cli.tokenizer import Tokenizer
 from nmt_cli.training import (
     Event,
@@ -44,7 +44,16 @@ from nmt_cli.training import (
     Validated,
     target_hidden,
 )
-from nmt_cli.translation import Searcher, load_translator, search_all
+from nmt_cli.translation import (
+    Alignment,
+    Output,
+    Searcher,
+    Translation,
+    Translator,
+    attends,
+    load_translator,
+    search_all,
+)
 from nmt_cli.workers import choose_workers
 
 VALIDATION_SENTENCES = 500
@@ -73,9 +82,13 @@ class Prepared(NamedTuple):
 class Sampled(NamedTuple):
     """What the model makes of a fixed validation sentence by now."""
 
+    number: int
+    """Of the sentence, from 1."""
     source: str
     reference: str
     translation: str
+    attention: Alignment | None
+    """If the watcher wants it and there is any."""
 
 
 class Evaluated(NamedTuple):
@@ -86,6 +99,9 @@ class Evaluated(NamedTuple):
 
 class Watcher(Protocol):
     """What a run asks and tells while it goes on."""
+
+    wants_attention: bool
+    """Whether validations are to give the attention of their samples."""
 
     def interrupted(self) -> bool:
         """Tell whether to save and stop; asked after each step."""
@@ -213,6 +229,7 @@ class _Session:
         use_fast_kernels(self.device)
         self.log_size = 0
         self.samples: list[Sampled] = []
+        self.wants_attention = False
 
     def read_data(self) -> Iterator[RunEvent]:
         data = self.config.data
@@ -345,12 +362,32 @@ class _Session:
         )
         written = [self.tgt_tokenizer.decode(list(best[0].tokens)) for best in found]
         references = self.valid_references[: len(written)]
+        best = [hypotheses[0] for hypotheses in found[:SAMPLES]]
         self.samples = [
-            Sampled(self.src_tokenizer.decode(pair.src), reference, hypothesis)
-            for pair, reference, hypothesis in zip(shown, references, written, strict=True)
-        ][:SAMPLES]
+            Sampled(number, self.src_tokenizer.decode(pair.src), reference, text, attention)
+            for number, (pair, reference, text, attention) in enumerate(
+                zip(shown, references, written, self._attention(model, shown, best), strict=False),
+                start=1,
+            )
+        ]
         bleu = self.bleu.score(self.bleu.statistics(written, references).sum(axis=0))
         return Score(bleu, loss / tokens)
+
+    def _attention(
+        self, model: Seq2Seq, pairs: list[IdPair], best: list[Hypothesis]
+    ) -> list[Alignment | None]:
+        """Give the attention of each hypothesis, if somebody wants to see it and there is any."""
+        if not self.wants_attention or not attends(model):
+            return [None] * len(best)
+        translator = Translator(
+            model, self.src_tokenizer, self.tgt_tokenizer, self.trainer.precision
+        )
+        return [
+            translator.align(
+                Translation(tuple(pair.src[:-1]), [Output("", h.score, h.tokens)], None)
+            )
+            for pair, h in zip(pairs, best, strict=False)
+        ]
 
     def write_folder(self) -> None:
         config, train = self.config, self.splits.train
@@ -418,12 +455,13 @@ class _Session:
             f"{self.config.arch}: {parameter_count(self.model):,} parameters; an epoch is {steps}; "
             f"run folder {self.folder.path}"
         )
+        self.wants_attention = watcher.wants_attention
         yield Prepared(self.options.last_step, self.per_epoch, self.trainer.progress.step)
         for event in self.trainer.run(watcher.interrupted, watcher.save_asked):
             self._keep(event)
             yield event
             if isinstance(event, Validated):
-                yield from self.samples[:1]
+                yield from self.samples
             if isinstance(event, Stopped) and event.interrupted:
                 yield self._how_to_go_on(event.step)
                 return
@@ -451,7 +489,14 @@ class _Session:
                     "valid_bleu": event.score.bleu,
                     "valid_loss": event.score.loss,
                     "best": event.best,
-                    "samples": [sample._asdict() for sample in self.samples],
+                    "samples": [
+                        {
+                            "source": sample.source,
+                            "reference": sample.reference,
+                            "translation": sample.translation,
+                        }
+                        for sample in self.samples
+                    ],
                     "seconds": event.seconds,
                     "time": time.time(),
                 }

@@ -84,6 +84,12 @@ def plot_length_curve(report: Report, path: Path) -> None:
         _save(_length_figure(report), path)
 
 
+def length_curve_png(report: Report) -> bytes:
+    """Draw the same as the bytes of a PNG file."""
+    with _style():
+        return _render(_length_figure(report), "png")[0]
+
+
 def _length_figure(report: Report) -> Any:
     figure = _figure(7.5, 5)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])

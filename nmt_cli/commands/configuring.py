@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_NOT_IN_A_FILE = {"config", "print_config", "resume", "overwrite", "quiet", "help"}
+_NOT_IN_A_FILE = {"config", "print_config", "resume", "overwrite", "quiet", "help", "tensorboard"}
 
 
 def take_from_file(ctx: typer.Context, path: Path | None) -> Path | None:

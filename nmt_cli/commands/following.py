@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean
 from types import FrameType
+from typing import Protocol
 
 import typer
 
@@ -21,11 +22,19 @@ _SHOWN_STEPS = 50
 """What a step costs and gains jumps with the batch, so the mean of so many is shown."""
 
 
+class Tracker(Protocol):
+    """What else hears of the events of a run."""
+
+    def take(self, event: RunEvent) -> None:
+        """Hear of one."""
+
+
 class _Watcher:
     """Turns signals into requests, the first Ctrl-C into one to stop; shows progress."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, wants_attention: bool) -> None:
         self._screen = screen
+        self.wants_attention = wants_attention
         self._bars = ExitStack()
         self._bar: Bar | None = None
         self.code = 0
@@ -64,10 +73,15 @@ class _Watcher:
             self._bars.close()
 
 
-def follow(begin: Callable[[Watcher], Iterator[RunEvent]], folder: Path, screen: Screen) -> int:
+def follow(
+    begin: Callable[[Watcher], Iterator[RunEvent]],
+    folder: Path,
+    screen: Screen,
+    tracker: Tracker | None = None,
+) -> int:
     """Show the events of a run as they come; give the exit code."""
-    watcher = _Watcher(screen)
-    events, code = begin(watcher), 0
+    watcher = _Watcher(screen, wants_attention=tracker is not None)
+    events, code = _tracked(begin(watcher), tracker), 0
     for event in events:
         if isinstance(event, Note):
             screen.note(event.text)
@@ -89,6 +103,13 @@ def follow(begin: Callable[[Watcher], Iterator[RunEvent]], folder: Path, screen:
     return code
 
 
+def _tracked(events: Iterator[RunEvent], tracker: Tracker | None) -> Iterator[RunEvent]:
+    for event in events:
+        if tracker is not None:
+            tracker.take(event)
+        yield event
+
+
 def _show_training(events: Iterator[RunEvent], per_epoch: int, bar: Bar, screen: Screen) -> Stopped:
     """Show steps, as means of the last ones, and validations."""
     last: deque[Step] = deque(maxlen=_SHOWN_STEPS)
@@ -104,7 +125,7 @@ def _show_training(events: Iterator[RunEvent], per_epoch: int, bar: Bar, screen:
                 f"greedy BLEU {event.score.bleu:.1f}, loss {event.score.loss:.3f}"
                 + ("  (best so far)" if event.best else "")
             )
-        elif isinstance(event, Sampled):
+        elif isinstance(event, Sampled) and event.number == 1:
             screen.note(f"  {event.source}  ->  {event.translation}")
         elif isinstance(event, Warned):
             screen.note(f"warning: {event.message}")

@@ -228,6 +228,12 @@ def train(
         bool,
         typer.Option("--print-config", help="Write such a file to stdout instead of training."),
     ] = False,
+    tensorboard: Annotated[
+        bool,
+        typer.Option(
+            "--tensorboard", help="Write curves, samples and attention for TensorBoard too."
+        ),
+    ] = False,
     init: Annotated[
         Path | None,
         typer.Option(help="Start from weights and tokenizer of another run.", metavar="RUN"),
@@ -262,6 +268,7 @@ def train(
     from nmt_cli.display import Screen
     from nmt_cli.models.options import parse_assignments
     from nmt_cli.runs import DEFAULT_ROOT, RunFolder
+    from nmt_cli.tracking import TensorBoard
 
     screen = Screen(quiet)
     end = End(steps, epochs, minutes)
@@ -276,7 +283,10 @@ def train(
         if end != End():
             changes["end"] = end
         return follow(
-            lambda watcher: experiment.resume(folder, changes, watcher), folder.path, screen
+            lambda watcher: experiment.resume(folder, changes, watcher),
+            folder.path,
+            screen,
+            TensorBoard(folder.path, resumed=True) if tensorboard else None,
         )
     if init is not None:
         _refuse_beside_init(ctx, RunFolder(init))
@@ -328,7 +338,10 @@ def train(
         return 0
     folder = RunFolder(out or DEFAULT_ROOT / resolved.arch)
     return follow(
-        lambda watcher: experiment.start(resolved, folder, overwrite, watcher), folder.path, screen
+        lambda watcher: experiment.start(resolved, folder, overwrite, watcher),
+        folder.path,
+        screen,
+        TensorBoard(folder.path, resumed=False) if tensorboard else None,
     )
 
 
@@ -337,7 +350,9 @@ def _given(ctx: typer.Context, name: str) -> bool:
     return source is not None and source.name in {"COMMANDLINE", "DEFAULT_MAP"}
 
 
-_WITH_RESUME = {"resume", "epochs", "steps", "minutes", "device", "threads", "quiet", "config"}
+_WITH_RESUME = {
+    "resume", "epochs", "steps", "minutes", "device", "threads", "quiet", "config", "tensorboard",
+}  # fmt: skip
 
 
 def _refuse_changes(ctx: typer.Context, request: dict[str, Any]) -> None:
