@@ -83,7 +83,7 @@ def _pair_files(src: Path, ref: Path, request: Request) -> PairList:
         None,
         request.errors,
     )
-    return read_pair_files(src, ref, known)
+    return read_pair_files(src, ref, known).read()
 
 
 def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:

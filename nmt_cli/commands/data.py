@@ -50,7 +50,7 @@ def make(
         f"{key}={value}" for key, value in (("train", train), ("seed", seed)) if value is not None
     ]
     corpus = GENERATORS[kind](",".join(filter(None, [options, *more])), Request())
-    splits = {split: read() for split, read in corpus.parts.items()}
+    splits = {split: corpus.read(split) for split in corpus.parts}
     folder = out or Path("data") / kind
     targets = {
         folder / f"{split}.{language}": [pair[side] for pair in pairs.pairs]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from nmt_cli.corpus.pairs import Pair, PairList, Request
+from nmt_cli.corpus.pairs import Pair, PairStream, Request
 from nmt_cli.errors import NmtError
 
 Row = Mapping[str, Any]
@@ -32,8 +32,8 @@ class Columns(NamedTuple):
     tgt_lang: str
 
 
-def read_rows(name: str, rows: Iterable[tuple[str, Row]], request: Request) -> PairList:
-    """Make pairs of rows.
+def read_rows(name: str, rows: Iterable[tuple[str, Row]], request: Request) -> PairStream:
+    """Make pairs of rows as they come.
 
     Args:
         name: of the table.
@@ -46,21 +46,26 @@ def read_rows(name: str, rows: Iterable[tuple[str, Row]], request: Request) -> P
     iterator = iter(rows)
     first = next(iterator, None)
     if first is None:
-        return PairList(name, *request.languages(name), [])
+        return PairStream(name, *request.languages(name), iter(()))
     columns = choose_columns(name, first[1], request)
-    pairs, skipped = [], 0
-    for place, row in chain([first], iterator):
-        src, tgt = (_text(place, get(row)) for get in (columns.src, columns.tgt))
-        if src is None or tgt is None:
-            skipped += 1
-        else:
-            pairs.append(Pair(src, tgt))
-    return PairList(name, columns.src_lang, columns.tgt_lang, pairs, skipped_note(name, skipped))
+    notes: list[str] = []
+
+    def pairs() -> Iterator[Pair]:
+        skipped = 0
+        for place, row in chain([first], iterator):
+            src, tgt = (_text(place, get(row)) for get in (columns.src, columns.tgt))
+            if src is None or tgt is None:
+                skipped += 1
+            else:
+                yield Pair(src, tgt)
+        notes.extend(skipped_note(name, skipped))
+
+    return PairStream(name, columns.src_lang, columns.tgt_lang, pairs(), notes)
 
 
-def skipped_note(name: str, count: int) -> tuple[str, ...]:
+def skipped_note(name: str, count: int) -> list[str]:
     """Say how many rows had no text on a side."""
-    return (f"{name}: {count} rows skipped that lack one of the languages",) if count else ()
+    return [f"{name}: {count} rows skipped that lack one of the languages"] if count else []
 
 
 def choose_columns(name: str, row: Row, request: Request) -> Columns:

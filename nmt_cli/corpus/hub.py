@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.corpus.columns import numbered, read_rows
-from nmt_cli.corpus.pairs import Corpus, PairList, Request
+from nmt_cli.corpus.columns import Row, numbered, read_rows
+from nmt_cli.corpus.pairs import Corpus, PairStream, Request
 from nmt_cli.errors import NmtError
 
 
@@ -39,9 +39,12 @@ def open_hub(spec: str, request: Request) -> Corpus:
     return Corpus(f"hf:{spec}", {"": partial(_read, f"hf:{spec}", splits[split], request)})
 
 
-def _read(name: str, rows: Any, request: Request) -> PairList:
-    with _explained(name):
-        return read_rows(name, numbered(name, rows), request)
+def _read(name: str, rows: Any, request: Request) -> PairStream:
+    def explained() -> Iterator[Row]:
+        with _explained(name):
+            yield from rows
+
+    return read_rows(name, numbered(name, explained()), request)
 
 
 def _load(spec: str, name: str, config: str | None) -> Mapping[str, Any]:

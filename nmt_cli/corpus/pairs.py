@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nmt_cli.corpus.lines import EncodingErrors
@@ -31,6 +31,23 @@ class PairList(NamedTuple):
     pairs: list[Pair]
     notes: tuple[str, ...] = ()
     """What was left out in reading, in words."""
+
+
+@dataclass
+class PairStream:
+    """Pairs as they are read, and the languages they turned out to be in."""
+
+    name: str
+    src_lang: str
+    tgt_lang: str
+    pairs: Iterator[Pair]
+    notes: list[str] = field(default_factory=list)
+    """What was left out, in words; complete when all pairs are read."""
+
+    def read(self) -> PairList:
+        """Read all of them."""
+        pairs = list(self.pairs)
+        return PairList(self.name, self.src_lang, self.tgt_lang, pairs, tuple(self.notes))
 
 
 @dataclass(frozen=True)
@@ -65,10 +82,14 @@ class Request:
 
 
 class Corpus(NamedTuple):
-    """A corpus by parts, read when asked for: split names, or one part called ``""``."""
+    """A corpus by parts, opened when asked for: split names, or one part called ``""``."""
 
     name: str
-    parts: Mapping[str, Callable[[], PairList]]
+    parts: Mapping[str, Callable[[], PairStream]]
+
+    def read(self, part: str) -> PairList:
+        """Read all of a part."""
+        return self.parts[part]().read()
 
     def named(self, kind: tuple[str, ...]) -> list[str]:
         """List the parts whose name begins with one of the given words."""

@@ -7,13 +7,14 @@ languages, splits in a folder) is shared.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 from nmt_cli.corpus import tasks, toy
 from nmt_cli.corpus.lines import OPENERS, is_blank, read_lines, require_readable
-from nmt_cli.corpus.pairs import Corpus, Pair, PairList, Request
+from nmt_cli.corpus.pairs import Corpus, Pair, PairStream, Request
 from nmt_cli.corpus.tables import read_csv, read_json, read_parquet
 from nmt_cli.corpus.tmx import read_tmx
 from nmt_cli.errors import NmtError
@@ -48,15 +49,18 @@ def open_corpus(spec: str, request: Request) -> Corpus:
     return Corpus(spec, {"": partial(_read_prefix, path, request)})
 
 
-def read_tsv(path: Path, request: Request) -> PairList:
+def read_tsv(path: Path, request: Request) -> PairStream:
     """Read tab-separated pairs: no quoting, further columns ignored, a header row recognised.
 
     Raises:
         NmtError: for a line of fewer columns than are needed, or an unknown column name.
     """
-    src_lang, tgt_lang = request.languages(str(path))
-    wanted = request.columns or (src_lang, tgt_lang)
-    pairs: list[Pair] = []
+    languages = request.languages(str(path))
+    return PairStream(str(path), *languages, _tsv_pairs(path, request, languages))
+
+
+def _tsv_pairs(path: Path, request: Request, languages: tuple[str, str]) -> Iterator[Pair]:
+    wanted = request.columns or languages
     columns = _numbered(wanted) or (0, 1)
     for number, line in enumerate(read_lines(path, request.errors), start=1):
         fields = line.split("\t")
@@ -69,18 +73,17 @@ def read_tsv(path: Path, request: Request) -> PairList:
                 + " | ".join(fields)
             )
         if is_blank(line):
-            pairs.append(Pair("", ""))
+            yield Pair("", "")
             continue
         if max(columns) >= len(fields):
             raise NmtError(
                 f"{path}:{number}: {len(fields)} tab-separated column(s), but column "
                 f"{max(columns) + 1} is needed"
             )
-        pairs.append(Pair(fields[columns[0]], fields[columns[1]]))
-    return PairList(str(path), src_lang, tgt_lang, pairs)
+        yield Pair(fields[columns[0]], fields[columns[1]])
 
 
-FORMATS: dict[str, Callable[[Path, Request], PairList]] = {
+FORMATS: dict[str, Callable[[Path, Request], PairStream]] = {
     ".tsv": read_tsv,
     ".txt": read_tsv,
     ".csv": read_csv,
@@ -120,7 +123,7 @@ def language_of(path: Path) -> str | None:
     return suffix if _LANGUAGE.fullmatch(suffix) and f".{suffix}" not in FORMATS else None
 
 
-def _read_file(path: Path, request: Request) -> PairList:
+def _read_file(path: Path, request: Request) -> PairStream:
     reader = FORMATS.get(_plain(path).suffix.lower())
     if reader is None:
         raise NmtError(
@@ -131,7 +134,7 @@ def _read_file(path: Path, request: Request) -> PairList:
     return reader(path, request)
 
 
-def read_pair_files(src: Path, tgt: Path, request: Request) -> PairList:
+def read_pair_files(src: Path, tgt: Path, request: Request) -> PairStream:
     """Read two files of one language each.
 
     Raises:
@@ -141,15 +144,22 @@ def read_pair_files(src: Path, tgt: Path, request: Request) -> PairList:
         require_readable(path)
     name = f"{src},{tgt}"
     src_lang, tgt_lang = request.languages(name, language_of(src), language_of(tgt))
-    src_lines = list(read_lines(src, request.errors))
-    tgt_lines = list(read_lines(tgt, request.errors))
-    if len(src_lines) != len(tgt_lines):
+    return PairStream(name, src_lang, tgt_lang, _pairs_of_lines(src, tgt, request))
+
+
+def _pairs_of_lines(src: Path, tgt: Path, request: Request) -> Iterator[Pair]:
+    count = [0, 0]
+    sides = (read_lines(path, request.errors) for path in (src, tgt))
+    for lines in zip_longest(*sides):
+        for side, line in enumerate(lines):
+            count[side] += line is not None
+        if None not in lines:
+            yield Pair(*lines)
+    if count[0] != count[1]:
         raise NmtError(
-            f"{src} has {len(src_lines)} lines but {tgt} has {len(tgt_lines)}; "
+            f"{src} has {count[0]} lines but {tgt} has {count[1]}; "
             "line n of one must translate line n of the other"
         )
-    pairs = [Pair(*sides) for sides in zip(src_lines, tgt_lines, strict=True)]
-    return PairList(name, src_lang, tgt_lang, pairs)
 
 
 def _siblings(prefix: Path) -> dict[str, list[Path]]:
@@ -166,7 +176,7 @@ def _escape_glob(name: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", name)
 
 
-def _read_prefix(prefix: Path, request: Request) -> PairList:
+def _read_prefix(prefix: Path, request: Request) -> PairStream:
     files = _siblings(prefix)
     if not files:
         raise NmtError(
@@ -197,7 +207,7 @@ def _read_prefix(prefix: Path, request: Request) -> PairList:
 
 def _folder(folder: Path, request: Request) -> Corpus:
     """Find the splits of a folder: files named train*, valid*/val*/dev*, test* in any format."""
-    parts: dict[str, Callable[[], PairList]] = {}
+    parts: dict[str, Callable[[], PairStream]] = {}
     for path in sorted(folder.iterdir()):
         stem = _plain(path).stem if path.is_file() else ""
         if not stem.startswith(TRAIN + VALID + TEST):

@@ -35,7 +35,7 @@ def load_splits(data: str, valid: str | None, test: str | None, request: Request
         NmtError: if something cannot be read or a folder has no training split.
     """
     corpus = open_corpus(data, request)
-    train = corpus.parts[_training_part(corpus)]()
+    train = corpus.read(_training_part(corpus))
     request = Request(train.src_lang, train.tgt_lang, request.columns, request.errors)
     found: dict[str, PairList] = {}
     notes: list[str] = []
@@ -43,7 +43,7 @@ def load_splits(data: str, valid: str | None, test: str | None, request: Request
         if given is not None:
             found[name] = load_one(given, request, kinds)
         elif names := corpus.named(kinds):
-            found[name] = corpus.parts[names[0]]()
+            found[name] = corpus.read(names[0])
             if len(names) > 1:
                 notes.append(f"{name} splits: {', '.join(names)}; using {names[0]}")
     for part in (train, *found.values()):
@@ -83,11 +83,11 @@ def load_one(
     if "" in corpus.parts:
         if by_name:
             raise NmtError(f"{spec}: has no splits, so none called {kinds[0]!r}; drop --split")
-        return corpus.parts[""]()
+        return corpus.read("")
     names = corpus.named(kinds)
     if not names:
         raise NmtError(f"{spec}: no split {kinds[0]!r}; available: {', '.join(corpus.parts)}")
-    return corpus.parts[names[0]]()
+    return corpus.read(names[0])
 
 
 def hold_out(train: PairList, names: list[str]) -> tuple[PairList, dict[str, PairList]]:

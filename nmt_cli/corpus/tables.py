@@ -10,13 +10,13 @@ from typing import Any
 
 from nmt_cli.corpus.columns import Row, numbered, read_rows
 from nmt_cli.corpus.lines import is_blank, read_lines
-from nmt_cli.corpus.pairs import PairList, Request
+from nmt_cli.corpus.pairs import PairStream, Request
 from nmt_cli.errors import NmtError
 
 _LONGEST_FIELD = 1 << 24
 
 
-def read_csv(path: Path, request: Request) -> PairList:
+def read_csv(path: Path, request: Request) -> PairStream:
     """Read comma-separated values with quotes (RFC 4180) and a row of names.
 
     Without that row, columns are given by number.
@@ -79,7 +79,7 @@ def _names(path: Path, fields: list[str], request: Request) -> tuple[list[str], 
     return fields, True
 
 
-def read_json(path: Path, request: Request) -> PairList:
+def read_json(path: Path, request: Request) -> PairStream:
     """Read a list of objects, an object that holds one, or an object a line, whatever the suffix.
 
     Raises:
@@ -138,7 +138,7 @@ def _not_json(path: Path, line: int, error: json.JSONDecodeError) -> NmtError:
     return NmtError(f"{path}:{line}: is not JSON: {error.msg} at column {error.colno}")
 
 
-def read_parquet(path: Path, request: Request) -> PairList:
+def read_parquet(path: Path, request: Request) -> PairStream:
     """Read a Parquet file, flat columns or a struct of languages, a batch of rows at a time.
 
     Raises:

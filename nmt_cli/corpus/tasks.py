@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Annotated
 
-from nmt_cli.corpus.pairs import Corpus, Pair, PairList, Request, stable_hash
+from nmt_cli.corpus.pairs import Corpus, Pair, PairStream, Request, stable_hash
 from nmt_cli.corpus.toy.grammar import Dice
 from nmt_cli.errors import NmtError
 
@@ -85,8 +85,8 @@ def corpus(name: str, options: str, request: Request) -> Corpus:
     chosen = parse(name, options)
     languages = (request.src_lang or _LANGUAGES[0], request.tgt_lang or _LANGUAGES[1])
 
-    def read(split: str) -> PairList:
-        return PairList(f"{name} {split}", *languages, make(name, chosen)[split])
+    def read(split: str) -> PairStream:
+        return PairStream(f"{name} {split}", *languages, iter(make(name, chosen)[split]))
 
     return Corpus(name, {split: partial(read, split) for split in ("train", "valid", "test")})
 

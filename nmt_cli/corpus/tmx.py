@@ -7,13 +7,14 @@ not; ``hi`` only marks text. No DTD is fetched and no entity may be declared.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
 
 from nmt_cli.corpus.columns import find_language, one_line, skipped_note
 from nmt_cli.corpus.lines import open_bytes
-from nmt_cli.corpus.pairs import Pair, PairList, Request
+from nmt_cli.corpus.pairs import Pair, PairStream, Request
 from nmt_cli.errors import NmtError
 
 _MARKUP = {"bpt", "ept", "ph", "it", "ut"}
@@ -23,34 +24,40 @@ Unit = dict[str, str]
 """Texts of one ``tu`` by language code, the first of each."""
 
 
-def read_tmx(path: Path, request: Request) -> PairList:
+def read_tmx(path: Path, request: Request) -> PairStream:
     """Read the units that have both languages; codes are compared by their beginning.
 
     Raises:
         NmtError: for XML that is damaged or declares entities, or languages that are not there.
     """
-    pairs, units, seen = [], 0, dict[str, None]()
-    for unit in read_units(path):
-        units += 1
-        if request.src_lang is None or request.tgt_lang is None:
-            raise NmtError(
-                f"{path}: has the languages {', '.join(sorted(unit))}; say which is translated "
-                "into which, such as -s en -t de"
-            )
-        seen.update(dict.fromkeys(unit))
-        sides = [find_language(unit, lang) for lang in request.languages(str(path))]
-        texts = [unit[code] for code in sides if code is not None and unit[code]]
-        if len(texts) == len(sides):
-            pairs.append(Pair(*texts))
-    src_lang, tgt_lang = request.languages(str(path))
-    if units and not pairs:
+    units = read_units(path)
+    first = next(units, None)
+    if first is not None and (request.src_lang is None or request.tgt_lang is None):
         raise NmtError(
-            f"{path}: no unit has both {src_lang!r} and {tgt_lang!r}; its languages are: "
-            + ", ".join(sorted(seen))
+            f"{path}: has the languages {', '.join(sorted(first))}; say which is translated "
+            "into which, such as -s en -t de"
         )
-    return PairList(
-        str(path), src_lang, tgt_lang, pairs, skipped_note(str(path), units - len(pairs))
-    )
+    languages = request.languages(str(path))
+    notes: list[str] = []
+
+    def pairs() -> Iterator[Pair]:
+        read, kept, seen = 0, 0, dict[str, None]()
+        for unit in chain([] if first is None else [first], units):
+            read += 1
+            seen.update(dict.fromkeys(unit))
+            sides = [find_language(unit, language) for language in languages]
+            texts = [unit[code] for code in sides if code is not None and unit[code]]
+            if len(texts) == len(sides):
+                kept += 1
+                yield Pair(*texts)
+        if read and not kept:
+            raise NmtError(
+                f"{path}: no unit has both {languages[0]!r} and {languages[1]!r}; its languages "
+                f"are: {', '.join(sorted(seen))}"
+            )
+        notes.extend(skipped_note(str(path), read - kept))
+
+    return PairStream(str(path), *languages, pairs(), notes)
 
 
 def read_units(path: Path) -> Iterator[Unit]:

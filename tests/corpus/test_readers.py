@@ -12,7 +12,7 @@ EN_FR = Request("en", "fr")
 
 
 def only(spec, request=EN_FR):
-    return open_corpus(str(spec), request).parts[""]()
+    return open_corpus(str(spec), request).read("")
 
 
 def put(path, text: str):
@@ -161,7 +161,7 @@ def test_few_pairs_are_validated_on_themselves_and_it_is_said(tmp_path):
 
 def test_only_generated_corpora_are_generated(tmp_path, monkeypatch):
     assert is_generated("toy") and is_generated("toy:train=5")
-    assert len(open_corpus("toy:train=5,seed=7", Request("en", "de")).parts["train"]().pairs) == 5
+    assert len(open_corpus("toy:train=5,seed=7", Request("en", "de")).read("train").pairs) == 5
     assert not is_generated("data/toy")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "toy").mkdir()

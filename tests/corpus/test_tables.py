@@ -21,7 +21,7 @@ WANTED = [Pair(*texts) for texts in TEXTS]
 
 
 def read(spec, request=EN_FR):
-    return open_corpus(str(spec), request).parts[""]()
+    return open_corpus(str(spec), request).read("")
 
 
 def flat(src="en", tgt="fr"):

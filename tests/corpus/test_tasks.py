@@ -35,7 +35,7 @@ def test_answers_lengths_and_splits(name):
 
 def test_the_same_seed_gives_the_same_pairs():
     def pairs(spec):
-        return open_corpus(spec, Request()).parts["train"]().pairs
+        return open_corpus(spec, Request()).read("train").pairs
 
     assert pairs("copy:train=50") == pairs("copy:train=50") != pairs("copy:train=50,seed=2")
     words = {w for pair in pairs("copy:train=500,symbols=30") for w in pair.src.split()}
@@ -53,4 +53,4 @@ def test_wrong_options_say_what_is_right(spec):
 
 def test_too_few_sequences_are_an_error():
     with pytest.raises(NmtError, match="too few"):
-        open_corpus("copy:max=1,symbols=1,train=3", Request()).parts["test"]()
+        open_corpus("copy:max=1,symbols=1,train=3", Request()).read("test")

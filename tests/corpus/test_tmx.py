@@ -33,7 +33,7 @@ def memory(units: str = UNITS, before: str = "") -> str:
 
 
 def read(path, request=EN_FR):
-    return open_corpus(str(path), request).parts[""]()
+    return open_corpus(str(path), request).read("")
 
 
 @pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16", "ISO-8859-1"])

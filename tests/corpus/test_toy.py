@@ -155,8 +155,8 @@ def test_both_languages_are_read_off_one_tree(unit, en, de):
 
 
 def test_either_language_can_be_the_source():
-    forward = toy.corpus("train=5", Request()).parts["train"]()
-    backward = toy.corpus("train=5", Request("de", "en")).parts["train"]()
+    forward = toy.corpus("train=5", Request()).read("train")
+    backward = toy.corpus("train=5", Request("de", "en")).read("train")
     assert [(p.src, p.tgt) for p in forward.pairs] == [(p.tgt, p.src) for p in backward.pairs]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, NamedTuple
 
-from nmt_cli.corpus.pairs import Corpus, Pair, PairList, Request
+from nmt_cli.corpus.pairs import Corpus, Pair, PairStream, Request
 from nmt_cli.corpus.toy import english, german
 from nmt_cli.corpus.toy.grammar import Dice, Grammar
 from nmt_cli.errors import NmtError
@@ -62,11 +62,11 @@ def corpus(options: str, request: Request) -> Corpus:
         raise NmtError(f"toy: has en and de, not {src_lang} and {tgt_lang}")
     chosen = _parse(options)
 
-    def read(split: str) -> PairList:
+    def read(split: str) -> PairStream:
         pairs = make(chosen)[split]
         if src_lang == "de":
             pairs = [Pair(pair.tgt, pair.src) for pair in pairs]
-        return PairList(f"toy {split}", src_lang, tgt_lang, pairs)
+        return PairStream(f"toy {split}", src_lang, tgt_lang, iter(pairs))
 
     return Corpus("toy", {split: partial(read, split) for split in ("train", "valid", "test")})
 
