@@ -19,6 +19,9 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
+    from collections import Counter
+
+    from nmt_cli.corpus.info import Info
     from nmt_cli.evaluation import Cell, Report, SystemReport
 
 _PLAIN_EVERY_S = 10.0
@@ -184,3 +187,66 @@ def aligned(rows: list[list[str]], text_columns: tuple[int, ...] = (0,)) -> list
         )
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def info_text(split: str, info: Info) -> str:
+    """Lay out what is known of a split: numbers, lengths as bars, lines that look wrong."""
+    sides = (info.src, info.tgt)
+    rows = [["", info.src_lang, info.tgt_lang]]
+    rows += [
+        [name, *(f"{value(side):,}" for side in sides)]
+        for name, value in (
+            ("words", lambda side: side.words),
+            ("characters", lambda side: side.characters),
+            ("different words", lambda side: len(side.vocabulary)),
+            ("words of the longest line", lambda side: side.longest),
+            ("empty lines", lambda side: side.empty),
+            ("lines of composed letters (NFC)", lambda side: side.composed),
+            ("lines of decomposed letters (NFD)", lambda side: side.decomposed),
+        )
+    ]
+    scripts = [
+        f"{language} {', '.join(f'{name} {share:.1%}' for name, share in _shares(side.scripts))}"
+        for language, side in zip((info.src_lang, info.tgt_lang), sides, strict=True)
+    ]
+    ratio = "-" if info.ratio is None else f"{info.ratio:.2f}"
+    lines = [
+        f"{split}: {info.pairs:,} pairs, {info.name}",
+        *aligned(rows),
+        f"target words a source word: {ratio}",
+        f"scripts: {'; '.join(scripts)}",
+        f"pairs that repeat: {info.duplicates:,}; sources with several targets: {info.ambiguous:,}",
+    ]
+    lines += [f"pairs also in {name}: {count:,}" for name, count in info.leaked.items() if count]
+    lines += _length_bars(info)
+    lines += [f"note: {note}" for note in info.notes]
+    if info.suspicious:
+        lines.append("lines that look wrong:")
+    for reason, found in sorted(info.suspicious.items(), key=lambda item: -item[1].count):
+        more = ", ..." if found.count > len(found.lines) else ""
+        lines.append(f"  {reason}: {found.count:,} ({', '.join(map(str, found.lines))}{more})")
+    return "\n".join(lines)
+
+
+def _shares(counts: Counter[str], most: int = 3) -> list[tuple[str, float]]:
+    total = sum(counts.values())
+    return [(name, count / total) for name, count in counts.most_common(most)]
+
+
+def _length_bars(info: Info, width: int = 24) -> list[str]:
+    """Draw the lengths of both sides side by side."""
+    from nmt_cli.corpus.info import BUCKET, LONGEST_BUCKET
+
+    edges = sorted(info.src.lengths.keys() | info.tgt.lengths.keys())
+    if not edges:
+        return []
+    highest = max((*info.src.lengths.values(), *info.tgt.lengths.values()))
+    rows = [["words", f"{info.src_lang} lines", "", f"{info.tgt_lang} lines", ""]]
+    for edge in range(edges[0], edges[-1] + 1, BUCKET):
+        is_open = edge == LONGEST_BUCKET
+        row = [f"{edge - BUCKET + 1}+" if is_open else f"{edge - BUCKET + 1}-{edge}"]
+        for side in (info.src, info.tgt):
+            count = side.lengths[edge]
+            row += [f"{count:,}", "#" * max(round(width * count / highest), count > 0)]
+        rows.append(row)
+    return aligned(rows, text_columns=(0, 2, 4))

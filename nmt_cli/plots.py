@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from nmt_cli.errors import NmtError
 from nmt_cli.files import require_folder, write_whole
 
 if TYPE_CHECKING:
+    from nmt_cli.corpus.info import Info
     from nmt_cli.evaluation import Report
     from nmt_cli.translation import Alignment
 
@@ -118,6 +119,27 @@ def _length_figure(report: Report) -> Any:
     below.set_xticks(places, [bucket.label for bucket in report.buckets])
     below.set_xlabel(f"source length in {report.unit}s")
     return figure
+
+
+def plot_lengths(infos: Mapping[str, Info], path: Path) -> None:
+    """Draw how long the lines of both sides are, a picture a split."""
+    check_format(path)
+    with _style():
+        figure = _figure(7.5, 1 + 2.2 * len(infos))
+        rows = figure.subplots(len(infos), 1, squeeze=False)[:, 0]
+        for axes, (split, info) in zip(rows, infos.items(), strict=True):
+            edges = sorted(info.src.lengths.keys() | info.tgt.lengths.keys())
+            sides = ((info.src_lang, info.src), (info.tgt_lang, info.tgt))
+            for place, ((language, side), colour) in enumerate(zip(sides, _COLOURS, strict=False)):
+                xs = [n + 0.4 * place - 0.2 for n in range(len(edges))]
+                heights = [side.lengths[edge] for edge in edges]
+                axes.bar(xs, heights, width=0.4, color=colour, label=language)
+            axes.set_xticks(range(len(edges)), [str(edge) for edge in edges])
+            axes.set_title(f"{split}: {info.pairs:,} pairs", fontsize=10)
+            axes.set_ylabel("lines")
+            axes.legend(frameon=False)
+        rows[-1].set_xlabel("words, up to")
+        _save(figure, path)
 
 
 def plot_attention(alignment: Alignment, path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""``nmt data``: write corpora that are made, not collected."""
+"""``nmt data``: look at a corpus, and write corpora that are made, not collected."""
 
 from __future__ import annotations
 
@@ -7,14 +7,81 @@ from typing import Annotated
 
 import typer
 
+from nmt_cli.commands.options import (
+    Columns,
+    Encoding,
+    EncodingErrors,
+    Quiet,
+    SrcLang,
+    TgtLang,
+    check_outputs,
+    parse_columns,
+)
 from nmt_cli.errors import NmtError
 
-app = typer.Typer(help="Make a corpus: data make toy, copy, reverse or add.", no_args_is_help=True)
+app = typer.Typer(help="Look at a corpus: data info; make one: data make.", no_args_is_help=True)
 
 
 @app.callback()
 def _data() -> None:
-    """Make a corpus: data make toy, copy, reverse or add."""
+    """Look at a corpus: data info; make one: data make."""
+
+
+@app.command()
+def info(
+    spec: Annotated[str, typer.Argument(help="Corpus, in any form of nmt train --data.")],
+    src_lang: SrcLang = None,
+    tgt_lang: TgtLang = None,
+    columns: Columns = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE|-", help="Write all as JSON.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the lengths: .png, .svg or .pdf.")] = None,
+    encoding_errors: Encoding = EncodingErrors.strict,
+    quiet: Quiet = False,
+) -> int:
+    """Say what is in a corpus: sizes, lengths, repeats, scripts, lines that look wrong.
+
+    It is read twice and never held in memory, so it may be large.
+
+    nmt data info corpus/ -s en -t de --plot lengths.png
+    """
+    import json
+
+    from nmt_cli.corpus.info import count_shared, describe
+    from nmt_cli.corpus.pairs import Request
+    from nmt_cli.corpus.readers import open_corpus
+    from nmt_cli.display import Screen, info_text
+    from nmt_cli.files import write_whole
+    from nmt_cli.plots import check_format, plot_lengths
+    from nmt_cli.signals import raise_when_interrupted
+
+    screen = Screen(quiet)
+    if plot:
+        check_format(plot)
+    file = Path(json_file) if json_file and json_file != "-" else None
+    check_outputs({"--json": file, "--plot": plot}, [Path(spec)])
+    request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
+    corpus = open_corpus(spec, request)
+    raise_when_interrupted()
+    found = {}
+    for split, open_pairs in corpus.parts.items():
+        with screen.progress(f"reading {split or spec} twice", None) as bar:
+            found[split or "all"] = describe(open_pairs, bar.advance)
+    for split, one in found.items():
+        others = ((name, other) for name, other in found.items() if name != split)
+        one.leaked = {name: count_shared(one, other) for name, other in others}
+    if plot:
+        plot_lengths(found, plot)
+    if json_file is not None:
+        form = {"data": spec, "splits": {split: one.as_json() for split, one in found.items()}}
+        text = json.dumps(form, indent=2, ensure_ascii=False) + "\n"
+        if file is None:
+            typer.echo(text, nl=False)
+            return 0
+        write_whole(file, text)
+    typer.echo("\n\n".join(info_text(split, one) for split, one in found.items()))
+    return 0
 
 
 @app.command()
