@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 from nmt_cli.batches import BatchSize
 from nmt_cli.corpus.lines import EncodingErrors
 from nmt_cli.corpus.pairs import Request
+from nmt_cli.corpus.preflight import Limits
 from nmt_cli.corpus.readers import is_generated
 from nmt_cli.errors import NmtError
 from nmt_cli.models import architecture, resolve_options
@@ -37,6 +38,14 @@ class DataConfig:
     columns: tuple[str, str] | None
     encoding_errors: EncodingErrors
     max_words: int
+    min_words: int = 1
+    max_ratio: float | None = None
+    drop_copies: bool = False
+    dedupe: bool = False
+
+    def limits(self) -> Limits:
+        """Give which training pairs are left out."""
+        return Limits(self.max_words, self.min_words, self.max_ratio, self.drop_copies, self.dedupe)
 
     def request(self) -> Request:
         """Give what the readers need to know."""
@@ -110,6 +119,10 @@ class Config:
             "columns": ",".join(data.columns) if data.columns else None,
             "encoding_errors": data.encoding_errors,
             "max_words": data.max_words,
+            "min_words": data.min_words,
+            "max_ratio": data.max_ratio,
+            "drop_copies": data.drop_copies,
+            "dedupe": data.dedupe,
             "tokenizer": tokenizer.kind,
             "vocab_size": tokenizer.size,
             "separate_vocab": tokenizer.separate,
@@ -164,6 +177,10 @@ class Asked(TypedDict, total=False):
     columns: tuple[str, str] | None
     encoding_errors: EncodingErrors
     max_words: int
+    min_words: int
+    max_ratio: float | None
+    drop_copies: bool
+    dedupe: bool
     options: Mapping[str, Any]
     """Of the architecture, as ``-O`` gives them."""
     size: str
@@ -253,6 +270,10 @@ def resolve(asked: Asked) -> Config:
             columns=told.get("columns"),
             encoding_errors=told.get("encoding_errors", "strict"),
             max_words=told.get("max_words", 200),
+            min_words=told.get("min_words", 1),
+            max_ratio=told.get("max_ratio"),
+            drop_copies=told.get("drop_copies", False),
+            dedupe=told.get("dedupe", False),
         ),
         tokenizer=tokenizer,
         training=training,

@@ -18,7 +18,7 @@ from nmt_cli import __version__, metrics, tokenizer
 from nmt_cli.batches import BatchSize, IdPair, TrainingBatches, collate, cut, with_ends
 from nmt_cli.config import Config, resolve_training
 from nmt_cli.corpus.pairs import Pair
-from nmt_cli.corpus.preflight import Limits, preflight
+from nmt_cli.corpus.preflight import preflight
 from nmt_cli.corpus.splits import load_splits
 from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.evaluation import Report, evaluate, make_sample, translate_sample
@@ -242,7 +242,7 @@ class _Session:
         )
         for note in raw.notes:
             yield Note(note)
-        self.splits, report, self.fingerprints = preflight(raw, Limits(data.max_words))
+        self.splits, report, self.fingerprints = preflight(raw, data.limits())
         for line in report.lines():
             yield Note(line)
 

@@ -201,6 +201,24 @@ def train(
     max_words: Annotated[
         int, typer.Option(min=1, max=MANY, help="Leave out training pairs with a longer side.")
     ] = 200,
+    min_words: Annotated[
+        int, typer.Option(min=1, max=MANY, help="Leave out training pairs with a shorter side.")
+    ] = 1,
+    max_ratio: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            callback=finite,
+            help="Leave out training pairs of which one side has more than X times the words.",
+        ),
+    ] = None,
+    drop_copies: Annotated[
+        bool,
+        typer.Option("--drop-copies", help="Leave out training pairs whose sides are the same."),
+    ] = False,
+    dedupe: Annotated[
+        bool, typer.Option("--dedupe", help="Leave out training pairs that stand there before.")
+    ] = False,
     precision: Annotated[
         PrecisionOption,
         typer.Option(help="Number format; auto is the fastest that is safe here."),
@@ -302,6 +320,10 @@ def train(
             "columns": parse_columns(columns),
             "encoding_errors": encoding_errors.value,
             "max_words": max_words,
+            "min_words": min_words,
+            "max_ratio": max_ratio,
+            "drop_copies": drop_copies,
+            "dedupe": dedupe,
             "options": parse_assignments(assignments),
             "size": size.value,
             "epochs": epochs,

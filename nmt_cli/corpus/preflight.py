@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from nmt_cli.corpus.lines import is_blank
@@ -15,10 +15,18 @@ _ODD_RATIO = 9.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Which training pairs are left out."""
+    """Which training pairs are left out, beside those with an empty side."""
 
     max_words: int
-    """A pair with a longer side, in words, is left out of training."""
+    """A pair with a longer side, in words."""
+    min_words: int = 1
+    """A pair with a shorter side."""
+    max_ratio: float | None = None
+    """A pair of which one side has more than so many times the words of the other."""
+    drop_copies: bool = False
+    """A pair whose sides are the same."""
+    dedupe: bool = False
+    """A pair that stands there before, word for word."""
 
 
 @dataclass(frozen=True)
@@ -27,29 +35,21 @@ class Preflight:
 
     read: int
     kept: int
-    empty: int
-    too_long: int
+    dropped: dict[str, int]
+    """Pairs left out, by the reason in words."""
     odd_ratio: int
     duplicates: int
     leaked: int
     test_pairs: int
     unknown_characters: float
     """Share of the test sources' characters that no training source has."""
-    max_words: int
 
     def lines(self) -> list[str]:
         """Give the report, one fact a line."""
-        dropped = [
-            f"{count} with {why}"
-            for count, why in (
-                (self.empty, "an empty side"),
-                (self.too_long, f"more than {self.max_words} words (--max-words)"),
-            )
-            if count
-        ]
-        report = [f"train: {self.kept} pairs" + (f" of {self.read}" if dropped else "")]
-        if dropped:
-            report.append(f"dropped: {', '.join(dropped)}")
+        report = [f"train: {self.kept} pairs" + (f" of {self.read}" if self.dropped else "")]
+        if self.dropped:
+            counts = (f"{count} {reason}" for reason, count in self.dropped.items())
+            report.append(f"dropped: {', '.join(counts)}")
         if self.odd_ratio:
             report.append(f"kept, but one side is over 9 times the other: {self.odd_ratio} pairs")
         if self.duplicates:
@@ -85,26 +85,24 @@ def preflight(splits: Splits, limits: Limits) -> tuple[Splits, Preflight, list[i
         NmtError: if no training or validation pair is left.
     """
     read = splits.train.pairs
-    full = [pair for pair in read if not is_blank(pair.src) and not is_blank(pair.tgt)]
-    kept = [pair for pair in full if _words(pair) <= limits.max_words]
+    kept, dropped = _filter(read, limits)
     if not kept:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
         raise NmtError(
-            f"0 of {len(read)} pairs left, --max-words {limits.max_words}: {len(read) - len(full)} "
-            f"have an empty side, {len(full)} are longer; give other data or a higher limit"
+            f"0 of {len(read)} pairs left, --max-words {limits.max_words}: "
+            f"{reasons or 'there are none'}; give other data or wider limits"
         )
     fingerprints = {pair.fingerprint() for pair in kept}
     leaked = 0 if splits.test.pairs is read else count_leaked(splits.test.pairs, fingerprints)
     report = Preflight(
         read=len(read),
         kept=len(kept),
-        empty=len(read) - len(full),
-        too_long=len(full) - len(kept),
+        dropped=dropped,
         odd_ratio=sum(_ratio(pair) > _ODD_RATIO for pair in kept),
         duplicates=len(kept) - len(fingerprints),
         leaked=leaked,
         test_pairs=len(splits.test.pairs),
         unknown_characters=_unknown_share(kept, splits.test.pairs),
-        max_words=limits.max_words,
     )
     valid = [p for p in splits.valid.pairs if not is_blank(p.src) and not is_blank(p.tgt)]
     if not valid:
@@ -115,6 +113,40 @@ def preflight(splits: Splits, limits: Limits) -> tuple[Splits, Preflight, list[i
         _with(splits.train, kept), _with(splits.valid, valid), splits.test, splits.notes
     )
     return usable, report, sorted(fingerprints)
+
+
+def _filter(pairs: Iterable[Pair], limits: Limits) -> tuple[list[Pair], dict[str, int]]:
+    """Keep what is within the limits; count the rest by reason, in the order of the tests."""
+    kept: list[Pair] = []
+    seen: set[int] = set()
+    tests: dict[str, Callable[[Pair], bool]] = {
+        "with an empty side": lambda pair: is_blank(pair.src) or is_blank(pair.tgt),
+        f"with more than {limits.max_words} words (--max-words)": (
+            lambda pair: _words(pair) > limits.max_words
+        ),
+        f"with fewer than {limits.min_words} words (--min-words)": (
+            lambda pair: min(len(side.split()) for side in pair) < limits.min_words
+        ),
+        f"of which one side is over {limits.max_ratio} times the other (--max-ratio)": (
+            lambda pair: limits.max_ratio is not None and _ratio(pair) > limits.max_ratio
+        ),
+        "whose sides are the same (--drop-copies)": (
+            lambda pair: limits.drop_copies and pair.src == pair.tgt
+        ),
+        "that stand there before (--dedupe)": (
+            lambda pair: limits.dedupe and pair.fingerprint() in seen
+        ),
+    }
+    counts = dict.fromkeys(tests, 0)
+    for pair in pairs:
+        reason = next((why for why, fails in tests.items() if fails(pair)), None)
+        if reason is not None:
+            counts[reason] += 1
+            continue
+        kept.append(pair)
+        if limits.dedupe:
+            seen.add(pair.fingerprint())
+    return kept, {reason: count for reason, count in counts.items() if count}
 
 
 def _with(part: PairList, pairs: list[Pair]) -> PairList:

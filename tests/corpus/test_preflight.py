@@ -6,9 +6,9 @@ from nmt_cli.corpus.splits import Splits
 from nmt_cli.errors import NmtError
 
 
-def run(train, test, limit=5):
+def run(train, test, limit=5, **limits):
     parts = [PairList(n, "en", "fr", p) for n, p in (("t", train), ("v", train), ("s", test))]
-    return preflight(Splits(*parts), Limits(limit))
+    return preflight(Splits(*parts), Limits(limit, **limits))
 
 
 TRAIN = [
@@ -41,3 +41,22 @@ def test_a_clean_corpus_needs_one_line():
 def test_nothing_left_says_why():
     with pytest.raises(NmtError, match="0 of 6 pairs left, --max-words 1"):
         run([Pair("a b", "x")] * 6, [Pair("a", "x")], limit=1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "kept", "said"),
+    [
+        ({"min_words": 2}, ["a b c", "d d", "d d"], "1 with fewer than 2 words (--min-words)"),
+        ({"max_ratio": 2.5}, ["e", "d d", "d d"], "1 of which one side is over 2.5 times"),
+        ({"drop_copies": True}, ["a b c", "e"], "2 whose sides are the same (--drop-copies)"),
+        ({"dedupe": True}, ["a b c", "e", "d d"], "1 that stand there before (--dedupe)"),
+    ],
+    ids=str,
+)
+def test_filters_leave_out_what_they_say(limits, kept, said):
+    pairs = [Pair("a b c", "x y z"), Pair("e", "f"), Pair("d d", "d d"), Pair("d d", "d d")]
+    if "max_ratio" in limits:
+        pairs[0] = Pair("a b c", "x")
+    splits, report, _ = run(pairs, [Pair("q", "r")], **limits)
+    assert sorted(pair.src for pair in splits.train.pairs) == sorted(kept)
+    assert said in "\n".join(report.lines())
