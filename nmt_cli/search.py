@@ -39,8 +39,15 @@ class SearchOptions:
     length_penalty: float = 0.6
     max_length: int | None = None
     """Most tokens of a translation, EOS included; by default twice the source's plus 20."""
+    prefix: tuple[int, ...] = ()
+    """Ids that every translation begins with; they count in the score and the length."""
 
     def __post_init__(self) -> None:
+        if self.max_length is not None and self.max_length <= len(self.prefix):
+            raise NmtError(
+                f"--max-length {self.max_length}: the prefix alone has {len(self.prefix)} tokens, "
+                "and one more ends the sentence"
+            )
         if not abs(self.length_penalty) <= 10:
             raise NmtError(f"--length-penalty {self.length_penalty:g}: must be from -10 to 10")
 
@@ -213,7 +220,7 @@ def search(
         for each sentence its hypotheses, best first, at most ``n_best`` of them.
     """
     K = options.beam
-    limits = _limits(src_mask, options.max_length, model.max_positions)
+    limits = _limits(src_mask, options, model.max_positions)
     sampled = expand is not best_continuations
     sentences = [_Sentence(options, limit, sampled) for limit in limits]
     active = list(range(len(sentences)))
@@ -231,6 +238,8 @@ def search(
         decoded = model.decode(tokens, memory, state)
         logits = model.project(decoded.hidden[:, -1])
         log_probs = _allowed(logits, [limits[i] for i in active], length)
+        if length <= len(options.prefix):
+            log_probs = _only(options.prefix[length - 1], log_probs)
         step = Step([keys[i] for i in active], length)
         chosen = expand(totals, log_probs.view(len(active), K, -1), step)
         slots, totals, alive = _settle(chosen, written, [sentences[i] for i in active], K)
@@ -255,10 +264,18 @@ def search(
     return [sentence.best() for sentence in sentences]
 
 
-def _limits(src_mask: Tensor, max_length: int | None, positions: int | None) -> list[int]:
+def _only(token: int, log_probs: Tensor) -> Tensor:
+    """Forbid all but one token."""
+    return torch.full_like(log_probs, -math.inf).index_copy_(
+        -1, torch.tensor([token], device=log_probs.device), log_probs[..., token, None]
+    )
+
+
+def _limits(src_mask: Tensor, options: SearchOptions, positions: int | None) -> list[int]:
     """Bound each sentence by its own length, so that its neighbours do not matter."""
-    own = [2 * int(length) + 20 for length in lengths_of(src_mask).tolist()]
-    limits = own if max_length is None else [max_length] * len(own)
+    longest = options.max_length
+    own = [2 * int(n) + 20 + len(options.prefix) for n in lengths_of(src_mask).tolist()]
+    limits = own if longest is None else [longest] * len(own)
     return limits if positions is None else [min(limit, positions) for limit in limits]
 
 

@@ -127,6 +127,21 @@ def test_batch_sizes_do_not_change_a_line(trained):
     assert len(outputs) == 1
 
 
+def test_json_lines_and_a_prefix(trained):
+    stdin = f"{SOURCES[0]}\n\n"
+    args = ("translate", "-m", trained, "--json", "--align", "--n-best", 2)
+    lines = [json.loads(x) for x in text(nmt(*args, cwd=trained, stdin=stdin)).splitlines()]
+    assert [(line["line"], line["source"]) for line in lines] == [(1, SOURCES[0]), (2, "")]
+    best, second = lines[0]["translations"]
+    assert best["text"] == PAIRS[0][1]
+    assert best["score"] >= second["score"]
+    assert "".join(best["tokens"]).replace("▁", " ").strip() == best["text"]
+    assert [tgt for _, tgt in best["alignment"]] == list(range(len(best["text"].split())))
+    assert lines[1]["translations"] == [{"text": "", "score": 0.0, "tokens": [], "alignment": []}]
+    args = ("translate", "-m", trained, "--prefix", "Mon voisin")
+    assert text(nmt(*args, cwd=trained, stdin=stdin)).startswith("Mon voisin")
+
+
 @pytest.mark.slow
 def test_n_best_and_scores(trained):
     stdin = f"{SOURCES[0]}\n\n{SOURCES[1]}\n"

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from nmt_cli.batches import pad
+from nmt_cli.errors import NmtError
 from nmt_cli.models import Vocabulary, architectures
 from nmt_cli.models.base import Decoded, Seq2Seq
 from nmt_cli.search import (
@@ -123,6 +124,22 @@ def test_a_sentence_in_a_batch_is_translated_as_alone():
     for first, hypotheses in zip((4, 5, 6, 4), together, strict=True):
         alone = search(model, *sources(first), options)[0]
         assert [h.tokens for h in hypotheses] == [h.tokens for h in alone]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_prefix_is_kept_and_counts(beam):
+    model = Table(3)
+    prefix = (5, 4, 6)
+    options = SearchOptions(beam=beam, n_best=beam, max_length=8, prefix=prefix)
+    (found,) = search(model, *sources(4), options)
+    for hypothesis in found:
+        assert hypothesis.tokens[:3] == prefix
+        assert hypothesis.log_prob == pytest.approx(model.log_prob(4, hypothesis.tokens), abs=1e-5)
+    free = [h for h in brute_force(model, 4, 6, 0.6) if h[1][:3] == prefix]
+    if beam > 1:
+        assert found[0].score >= free[0][0] - 1e-5
+    with pytest.raises(NmtError, match="prefix alone has 3 tokens"):
+        SearchOptions(max_length=3, prefix=prefix)
 
 
 def test_max_length_counts_the_end_and_is_kept():

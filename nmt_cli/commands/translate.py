@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,11 +36,10 @@ from nmt_cli.signals import raise_when_interrupted
 if TYPE_CHECKING:
     import torch
 
-    from nmt_cli.batches import BatchSize
     from nmt_cli.display import Screen
     from nmt_cli.runs import RunFolder
-    from nmt_cli.search import Expand, SearchOptions
-    from nmt_cli.translation import Translation, Translator
+    from nmt_cli.search import Expand
+    from nmt_cli.translation import Translator
 
 
 def translate(
@@ -70,6 +69,18 @@ def translate(
             "--scores", help="Print score, tab, text; the score is log P by length penalty."
         ),
     ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Write a JSON object a line: source, translations with score and tokens, and "
+            "with --align their alignment.",
+        ),
+    ] = False,
+    prefix: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Words that every translation is to begin with."),
+    ] = None,
     sample: Annotated[
         bool, typer.Option("--sample", help="Draw translations instead of searching the best.")
     ] = False,
@@ -153,6 +164,7 @@ def translate(
     nmt translate --attention map.png --align < input.en
     """
     from nmt_cli.batches import BatchSize
+    from nmt_cli.commands.writing import Form, Work, written_lines
     from nmt_cli.corpus.lines import require_readable
     from nmt_cli.corpus.stream import groups_of_files, groups_of_stdin
     from nmt_cli.display import Screen
@@ -171,6 +183,7 @@ def translate(
         length_penalty=length_penalty,
         max_length=max_length,
     )
+    refuse_both("--json", "--scores", as_json and scores)
     _check_attention(attention, layer, head, align)
     refuse_both("--batch-tokens", "--batch-sentences", bool(batch_tokens and batch_sentences))
     check_outputs({"--attention": attention, "-o": out}, files or [])
@@ -191,11 +204,13 @@ def translate(
         _count_workers(workers, chosen_device)
     )
     raise_when_interrupted()
+    if prefix is not None:
+        options = replace(options, prefix=tuple(translator.tgt_tokenizer.encode(prefix)))
     if align or attention is not None:
         _require_attention(translator, runs, screen)
     size = BatchSize(batch_tokens or _BATCH_TOKENS, batch_sentences)
-    work = _Work(translator, options, size, expand, screen)
-    form = _Form(n_best, scores, align, attention, layer, head)
+    work = Work(translator, options, size, expand, screen)
+    form = Form(n_best, scores, align, as_json, attention, layer, head)
     if files:
         groups = groups_of_files(files, encoding_errors.value)
     else:
@@ -207,42 +222,18 @@ def translate(
         def write(beside: Path) -> None:
             with beside.open("w", encoding="utf-8", newline="\n") as file:
                 for group in groups:
-                    file.writelines(_lines(work, form, group))
+                    file.writelines(written_lines(work, form, group))
 
         replace_whole(out, write)
         return 0
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogatepass", newline="\n")  # type: ignore[union-attr]
     for group in groups:
-        sys.stdout.write("".join(_lines(work, form, group)))
+        sys.stdout.write("".join(written_lines(work, form, group)))
         sys.stdout.flush()
     return 0
 
 
 _BATCH_TOKENS = 2048
-
-
-@dataclass(frozen=True)
-class _Form:
-    """What a line of output looks like."""
-
-    n_best: int | None
-    scores: bool
-    align: bool
-    attention: Path | None
-    layer: int | None
-    head: int | None
-
-
-@dataclass
-class _Work:
-    """A translator with its settings, and the number of the next line."""
-
-    translator: Translator
-    options: SearchOptions
-    size: BatchSize
-    expand: Expand
-    screen: Screen
-    line: int = 1
 
 
 def _sampler(
@@ -293,73 +284,3 @@ def _require_attention(translator: Translator, runs: Sequence[RunFolder], screen
         )
     for run in silent:
         screen.note(f"warning: {run.path}: has no attention; that of the others is taken")
-
-
-def _lines(work: _Work, form: _Form, group: Sequence[str]) -> Iterator[str]:
-    """Translate a group of lines and yield what is printed for each."""
-    with work.screen.progress("translating", len(group)) as bar:
-        results = work.translator.translate(
-            group, work.options, work.size, work.expand, work.line, bar.advance
-        )
-    for result in results:
-        number = work.line
-        work.line += 1
-        if result.cut_from is not None:
-            work.screen.note(
-                f"warning: line {number}: cut from {result.cut_from} to "
-                f"{len(result.src_tokens)} tokens, the limit"
-            )
-        for rank, output in enumerate(result.outputs[: form.n_best or 1]):
-            alone = result._replace(outputs=[output])
-            suffix = _attend(work, form, alone, number if rank == 0 else None)
-            if form.n_best is not None:
-                yield f"{number}\t{output.score:.4f}\t{output.text}{suffix}\n"
-            elif form.scores:
-                yield f"{output.score:.4f}\t{output.text}{suffix}\n"
-            else:
-                yield f"{output.text}{suffix}\n"
-
-
-def _attend(work: _Work, form: _Form, result: Translation, number: int | None) -> str:
-    """Draw and align one output; gives the tab and alignment that follow its text.
-
-    Args:
-        work: what translates.
-        form: what is wanted.
-        result: a translation with this output alone.
-        number: of the line, if a picture of it may be wanted.
-    """
-    from nmt_cli.translation import word_pairs
-
-    pictured = form.attention is not None and number is not None
-    if not result.src_tokens or not (form.align or pictured):
-        return "\t" if form.align else ""
-    alignment = work.translator.align(result, form.layer, form.head)
-    if form.attention is not None and number is not None:
-        _draw(form.attention.with_stem(f"{form.attention.stem}-{number}"), alignment, work.screen)
-    if not form.align:
-        return ""
-    return "\t" + " ".join(f"{src}-{tgt}" for src, tgt in word_pairs(alignment))
-
-
-def _draw(path: Path, alignment: object, screen: Screen) -> None:
-    import json
-
-    from nmt_cli.files import write_whole
-    from nmt_cli.plots import plot_attention
-    from nmt_cli.translation import Alignment
-
-    assert isinstance(alignment, Alignment)
-    if path.suffix.lower() == ".json":
-        form = {
-            "source": alignment.src_pieces,
-            "target": alignment.tgt_pieces,
-            "attention": alignment.weights.tolist(),
-        }
-        write_whole(path, json.dumps(form, ensure_ascii=False) + "\n")
-    elif missing := plot_attention(alignment, path):
-        screen.note(
-            f"warning: {path}: no installed font has {', '.join(missing)}; install one that has "
-            "(such as Noto), or write .json"
-        )
-    screen.note(f"attention: {path}")
