@@ -144,8 +144,12 @@ class Config:
         }
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Config:
+    def from_json(cls, values: Any, name: str = "config.json") -> Config:
         """Read what ``as_json`` gave.
+
+        Args:
+            values: the form.
+            name: of the file, for the message.
 
         Raises:
             NmtError: if it is not that.
@@ -161,8 +165,11 @@ class Config:
                     "end": End(**values["end"]),
                 }
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise NmtError(f"config.json: damaged: its request cannot be read ({error})") from None
+        except (KeyError, TypeError, ValueError):
+            raise NmtError(
+                f"{name}: damaged: a field of its request is missing or of another kind; take the "
+                "config.json of another run, or train anew"
+            ) from None
 
 
 class Asked(TypedDict, total=False):

@@ -309,7 +309,10 @@ class _Session:
         if len(ids) < len(all_ids):
             yield Note(f"dropped: {len(all_ids) - len(ids)} with more than {limit} tokens a side")
         if not ids:
-            raise NmtError(f"{config.data.spec}: every pair has more than {limit} tokens a side")
+            raise NmtError(
+                f"{config.data.spec}: every pair has more than {limit} tokens a side; raise -O "
+                "max_positions"
+            )
         batches = TrainingBatches(ids, config.batch_size(), config.seed)
         self.per_epoch = math.ceil(batches.per_epoch / config.training.get("accumulate", 1))
         self.options = resolve_training(config, self.per_epoch)

@@ -65,6 +65,11 @@ def _with_languages(request: Request, runs: list[RunFolder]) -> Request:
     if not runs:
         return request
     config = runs[0].config()
+    if (request.src_lang, request.tgt_lang) == (config["tgt_lang"], config["src_lang"]):
+        raise NmtError(
+            f"{runs[0].path}: translates {config['src_lang']} into {config['tgt_lang']}, not "
+            f"{request.src_lang} into {request.tgt_lang}"
+        )
     return Request(
         request.src_lang or config["src_lang"],
         request.tgt_lang or config["tgt_lang"],

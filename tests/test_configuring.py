@@ -58,7 +58,9 @@ def test_a_run_is_made_again_from_its_own_config(folder):
         ("steps = 3\nsteps = x", ["run.toml", "line 2"]),
         ("steps = 0", ["run.toml", "steps", "1"]),
         ("steps = true", ["run.toml", "steps = true"]),
-        ('steps = "many"', ["run.toml", "steps", "integer"]),
+        ('steps = "many"', ["run.toml", 'steps = "many"', "integer"]),
+        ("a = " + "[" * 50_000, ["run.toml", "not TOML"]),
+        ("seed = " + "9" * 6000, ["run.toml"]),
         ("lowercase = 1", ["run.toml", "lowercase = 1", "true or false"]),
         ('precision = "fp7"', ["run.toml", "precision", "bf16"]),
         ("options = 3", ["run.toml", "[options]"]),
@@ -75,7 +77,7 @@ def test_what_a_file_may_not_say_is_named(folder, content, mentions):
 
 def test_a_file_that_is_no_config_is_refused(folder):
     expect_error(nmt("train", "--config", "none.toml", cwd=folder), 2, "none.toml", "No such file")
-    for content in ("[]", "{}", "{", '{"request": {}}'):
+    for content in ("[]", "{}", "{", "[" * 99_999, '{"request": {}}', '{"request": {"data": 5}}'):
         (folder / "config.json").write_text(content)
         expect_error(nmt("train", "--config", "config.json", cwd=folder), 2, "config.json")
 

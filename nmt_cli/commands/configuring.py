@@ -38,9 +38,9 @@ def take_from_file(ctx: typer.Context, path: Path | None) -> Path | None:
         name = key.replace("-", "_")
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
+            hint = f"did you mean {near[0]}?; " if near else ""
             there = ", ".join(sorted(known))
-            raise NmtError(f"{path}: {key}: no option of nmt train; {hint}There are: {there}")
+            raise NmtError(f"{path}: {key}: no option of nmt train; {hint}there are: {there}")
         if name == "options":
             given["option"] = _assignments(path, value)
         else:
@@ -60,20 +60,23 @@ def as_toml(options: dict[str, Any]) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     from nmt_cli.config import Config
+    from nmt_cli.corpus.tables import parse_json
 
     try:
         text = path.read_text(encoding="utf-8")
-        if path.suffix.lower() == ".json":
-            return Config.from_json(json.loads(text)["request"]).as_options()
-        return tomllib.loads(text)
     except OSError as error:
         raise NmtError(f"--config {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise NmtError(f"--config {path}: is not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise NmtError(f"{path}: is not TOML: {error}") from None
-    except (json.JSONDecodeError, KeyError, TypeError):
-        raise NmtError(f"{path}: is no config.json of a run; give that, or TOML") from None
+    if path.suffix.lower() == ".json":
+        form = parse_json(str(path), text)
+        if not isinstance(form, dict) or not isinstance(form.get("request"), dict):
+            raise NmtError(f"{path}: is no config.json of a run; give that, or TOML")
+        return Config.from_json(form["request"], str(path)).as_options()
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise NmtError(f"{path}: is not TOML: {str(error)[:100]}") from None
 
 
 def _assignments(path: Path, table: Any) -> list[str]:
@@ -92,5 +95,6 @@ def _checked(ctx: typer.Context, path: Path, param: Any, key: str, value: Any) -
     try:
         param.process_value(ctx, value if is_flag else str(value))
     except typer.BadParameter as error:
-        raise NmtError(f"{path}: {key}: {error.message}") from None
+        shown = json.dumps(value, default=str)[:40]
+        raise NmtError(f"{path}: {key} = {shown}: {error.message}") from None
     return value if is_flag else str(value)

@@ -19,6 +19,7 @@ from nmt_cli.commands.options import (
 )
 from nmt_cli.errors import NmtError
 
+_MOST_PAIRS = 10_000_000
 app = typer.Typer(help="Look at a corpus: data info; make one: data make.", no_args_is_help=True)
 
 
@@ -93,7 +94,8 @@ def make(
         Path | None, typer.Option("--out", "-o", help="Folder.  (default: data/NAME)")
     ] = None,
     train: Annotated[
-        int | None, typer.Option(min=1, help="Training pairs.  (default: 20000)")
+        int | None,
+        typer.Option(min=1, max=_MOST_PAIRS, help="Training pairs.  (default: 20000)"),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed.  (default: 1)")] = None,
     overwrite: Annotated[
@@ -113,12 +115,18 @@ def make(
     kind, _, options = name.partition(":")
     if kind not in GENERATORS:
         raise NmtError(f"no corpus {name!r} to make; there are: {', '.join(GENERATORS)}")
+    for key, value in (("train", train), ("seed", seed)):
+        if value is not None and f"{key}=" in options:
+            raise NmtError(f"{name} --{key} {value}: {key} is given twice")
     more = [
         f"{key}={value}" for key, value in (("train", train), ("seed", seed)) if value is not None
     ]
     corpus = GENERATORS[kind](",".join(filter(None, [options, *more])), Request())
-    splits = {split: corpus.read(split) for split in corpus.parts}
     folder = out or Path("data") / kind
+    if folder.exists() and not folder.is_dir():
+        raise NmtError(f"{folder}: is a file; name a folder with -o")
+    folder.mkdir(parents=True, exist_ok=True)
+    splits = {split: corpus.read(split) for split in corpus.parts}
     targets = {
         folder / f"{split}.{language}": [pair[side] for pair in pairs.pairs]
         for split, pairs in splits.items()
@@ -130,7 +138,6 @@ def make(
             f"{taken[0]}: is there already; replace it with --overwrite, or give "
             "another folder with -o"
         )
-    folder.mkdir(parents=True, exist_ok=True)
     for path, lines in targets.items():
         write_whole(path, "".join(f"{line}\n" for line in lines))
     sizes = ", ".join(f"{split} {len(pairs.pairs)}" for split, pairs in splits.items())

@@ -20,6 +20,7 @@ _NESTED = "translation"
 _COMMON = (("src", "tgt"), ("source", "target"), ("src_text", "tgt_text"), ("input", "output"))
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*", re.IGNORECASE)
 _BREAK = re.compile(r"[^\S\n]*\r?\n\s*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN = 40
 
 
@@ -159,6 +160,8 @@ def _text(place: str, value: Any) -> str | None:
         return None
     if not isinstance(value, str):
         raise NmtError(f"{place}: {str(value)[:_SHOWN]!r} is no text; choose others by --columns")
+    if half := _SURROGATE.search(value):
+        raise NmtError(f"{place}: holds half a surrogate pair ({half[0]!r}), which is no text")
     return one_line(value)
 
 

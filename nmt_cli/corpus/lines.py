@@ -21,6 +21,7 @@ from nmt_cli.errors import NmtError
 EncodingErrors = Literal["strict", "replace"]
 
 _BOM = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def _open_zst(path: Path, mode: str) -> IO[bytes]:
@@ -99,6 +100,10 @@ def decode_lines(lines: Iterable[bytes], name: str, errors: EncodingErrors) -> I
     """
     for number, line in enumerate(lines, start=1):
         if number == 1:
+            if line.startswith(_UTF_16):
+                raise NmtError(
+                    f"{name}: is UTF-16; convert it, such as by iconv -f UTF-16 -t UTF-8"
+                )
             line = line.removeprefix(_BOM)
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         try:

@@ -59,6 +59,15 @@ class Request:
     columns: tuple[str, str] | None = None
     errors: EncodingErrors = "strict"
 
+    def refuse_columns(self, name: str) -> None:
+        """Refuse ``--columns`` for what has none.
+
+        Raises:
+            NmtError: if columns were given.
+        """
+        if self.columns is not None:
+            raise NmtError(f"{name}: has no columns to choose by --columns")
+
     def languages(
         self, name: str, src: str | None = None, tgt: str | None = None
     ) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nmt_cli.corpus.lines import is_blank
 from nmt_cli.corpus.pairs import Pair, PairList
@@ -44,6 +44,10 @@ class Preflight:
     unknown_characters: float
     """Share of the test sources' characters that no training source has."""
 
+    def _unknown(self) -> str:
+        percent = 100 * self.unknown_characters
+        return f"{percent:.2g}" if percent < 10 else f"{percent:.0f}"
+
     def lines(self) -> list[str]:
         """Give the report, one fact a line."""
         report = [f"train: {self.kept} pairs" + (f" of {self.read}" if self.dropped else "")]
@@ -58,7 +62,7 @@ class Preflight:
             report.append(leak_warning(self.leaked, self.test_pairs))
         if self.unknown_characters > 0:
             report.append(
-                f"unknown characters: {100 * self.unknown_characters:.2g} % of the test sources' "
+                f"unknown characters: {self._unknown()} % of the test sources' "
                 "characters are in no training source"
             )
         return report
@@ -86,14 +90,23 @@ def preflight(splits: Splits, limits: Limits) -> tuple[Splits, Preflight, list[i
     """
     read = splits.train.pairs
     kept, dropped = _filter(read, limits)
+    if not read:
+        why = "".join(f" ({note})" for note in splits.train.notes)
+        raise NmtError(f"{splits.train.name}: holds no pairs{why}")
     if not kept:
         reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
         raise NmtError(
-            f"0 of {len(read)} pairs left, --max-words {limits.max_words}: "
-            f"{reasons or 'there are none'}; give other data or wider limits"
+            f"{splits.train.name}: 0 of {len(read)} pairs left, --max-words {limits.max_words}: "
+            f"{reasons}; give other data or wider limits"
         )
     fingerprints = {pair.fingerprint() for pair in kept}
-    leaked = 0 if splits.test.pairs is read else count_leaked(splits.test.pairs, fingerprints)
+    leaked = 0
+    if splits.test.pairs is read:  # the training pairs serve, so those that are left
+        splits = replace(splits, test=_with(splits.test, kept))
+    else:
+        leaked = count_leaked(splits.test.pairs, fingerprints)
+    if splits.valid.pairs is read:
+        splits = replace(splits, valid=_with(splits.valid, kept))
     report = Preflight(
         read=len(read),
         kept=len(kept),

@@ -34,6 +34,8 @@ def open_corpus(spec: str, request: Request) -> Corpus:
     path = Path(spec)
     if path.is_dir():
         return _folder(path, request)
+    if path.exists() and not path.is_file():
+        raise NmtError(f"{path}: is neither a file nor a folder")
     if path.is_file():
         return Corpus(spec, {"": partial(_read_file, path, request)})
     name, _, options = spec.partition(":")
@@ -143,6 +145,7 @@ def read_pair_files(src: Path, tgt: Path, request: Request) -> PairStream:
     for path in (src, tgt):
         require_readable(path)
     name = f"{src},{tgt}"
+    request.refuse_columns(name)
     src_lang, tgt_lang = request.languages(name, language_of(src), language_of(tgt))
     return PairStream(name, src_lang, tgt_lang, _pairs_of_lines(src, tgt, request))
 

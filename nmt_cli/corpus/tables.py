@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from nmt_cli.corpus.columns import Row, numbered, read_rows
-from nmt_cli.corpus.lines import is_blank, read_lines
+from nmt_cli.corpus.lines import OPENERS, is_blank, read_lines
 from nmt_cli.corpus.pairs import PairStream, Request
 from nmt_cli.errors import NmtError
 
@@ -52,7 +53,10 @@ def _csv_rows(path: Path, request: Request) -> Iterator[tuple[str, Row]]:
                 yield f"{path}:{began}", dict(zip(names, fields, strict=True))
             began = reader.line_num + 1
     except csv.Error as error:
-        raise NmtError(f"{path}:{began}: {error}; is a quote in the text not doubled?") from None
+        reason = f"{error}; is a quote in the text not doubled?"
+        if "new-line" in str(error):
+            reason = "a carriage return outside quotes; end lines by line feeds"
+        raise NmtError(f"{path}:{began}: {reason}") from None
 
 
 def _again(first: str, lines: Iterable[str]) -> Iterator[str]:
@@ -89,35 +93,55 @@ def read_json(path: Path, request: Request) -> PairStream:
 
 
 def _json_rows(path: Path, request: Request) -> Iterator[tuple[str, Row]]:
-    lines = read_lines(path, request.errors)
-    is_first = True
-    for number, line in enumerate(lines, start=1):
-        if is_blank(line):
-            continue
-        may_be_whole, is_first = is_first, False
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            if line.lstrip()[0] in "[{" and may_be_whole:  # not one object a line
-                yield from _whole(path, "\n".join(_again(line, lines)))
-                return
-            raise _not_json(path, number, error) from None
-        if may_be_whole and (isinstance(value, list) or _list_in(value) is not None):
-            yield from _whole(path, "\n".join(_again(line, lines)))
-            return
-        yield f"{path}:{number}", _object(f"{path}:{number}", value)
-
-
-def _whole(path: Path, text: str) -> Iterator[tuple[str, Row]]:
+    """Yield the objects: one a line, unless the file is one value over several lines or in one."""
+    lines = enumerate(read_lines(path, request.errors), start=1)
+    full = ((number, line) for number, line in lines if not is_blank(line))
+    number, first = next(full, (0, ""))
+    if not first:
+        return
+    following = next(full, None)
+    rest = [] if following is None else [following]
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _not_json(path, error.lineno, error) from None
+        value = parse_json(f"{path}:{number}", first)
+    except NmtError:
+        if first.lstrip()[0] not in "[{":
+            raise
+        whole = "\n".join([first, *(line for _, line in chain(rest, full))])
+        yield from _objects(path, parse_json(str(path), whole, first_line=number))
+        return
+    if following is None and (isinstance(value, list) or _list_in(value) is not None):
+        yield from _objects(path, value)
+        return
+    yield f"{path}:{number}", _object(f"{path}:{number}", value)
+    for number, line in chain(rest, full):
+        place = f"{path}:{number}"
+        yield place, _object(place, parse_json(place, line))
+
+
+def _objects(path: Path, value: Any) -> Iterator[tuple[str, Row]]:
     rows = value if isinstance(value, list) else _list_in(value)
-    if rows is None:
-        rows = [value]
-    for place, row in numbered(str(path), rows, "object"):
+    for place, row in numbered(str(path), [value] if rows is None else rows, "object"):
         yield place, _object(place, row)
+
+
+def parse_json(place: str, text: str, first_line: int | None = None) -> Any:
+    """Parse JSON.
+
+    Args:
+        place: file, and line if the text is one.
+        text: the JSON.
+        first_line: the line of the file that a text of several begins at.
+
+    Raises:
+        NmtError: for what is none, or is nested or has numbers beyond all measure.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = place if first_line is None else f"{place}:{first_line + error.lineno - 1}"
+        raise NmtError(f"{where}: is not JSON: {error.msg} at column {error.colno}") from None
+    except (RecursionError, ValueError) as error:
+        raise NmtError(f"{place}: is no JSON that can be read: {str(error)[:80]}") from None
 
 
 def _list_in(value: Any) -> list[Any] | None:
@@ -134,10 +158,6 @@ def _object(place: str, value: Any) -> Row:
     return value
 
 
-def _not_json(path: Path, line: int, error: json.JSONDecodeError) -> NmtError:
-    return NmtError(f"{path}:{line}: is not JSON: {error.msg} at column {error.colno}")
-
-
 def read_parquet(path: Path, request: Request) -> PairStream:
     """Read a Parquet file, flat columns or a struct of languages, a batch of rows at a time.
 
@@ -146,6 +166,11 @@ def read_parquet(path: Path, request: Request) -> PairStream:
     """
     import pyarrow
     import pyarrow.parquet
+
+    if path.suffix.lower() in OPENERS:
+        raise NmtError(
+            f"{path}: Parquet compresses itself and cannot be read inside {path.suffix}; unpack it"
+        )
 
     def rows() -> Iterator[Row]:
         try:

@@ -17,6 +17,7 @@ from nmt_cli.errors import NmtError
 
 _LANGUAGES = ("in", "out")
 _VALID = 500
+_MOST_PAIRS = 10_000_000
 _SLOTS = 20
 """Sources are told apart by a hash: one slot in so many is for validation, one for the test."""
 _TRIES = 50
@@ -112,6 +113,8 @@ def parse(name: str, options: str) -> TaskOptions:
         raise NmtError(f"{name}:{options}: lengths must be from 1 to 1000, min no more than max")
     if min(chosen.train, chosen.test, chosen.symbols) < 1 or chosen.symbols > 10_000:
         raise NmtError(f"{name}:{options}: needs pairs, and 1 to 10000 symbols")
+    if max(chosen.train, chosen.test) > _MOST_PAIRS:
+        raise NmtError(f"{name}:{options}: at most {_MOST_PAIRS} pairs")
     return chosen
 
 

@@ -30,6 +30,7 @@ def read_tmx(path: Path, request: Request) -> PairStream:
     Raises:
         NmtError: for XML that is damaged or declares entities, or languages that are not there.
     """
+    request.refuse_columns(str(path))
     units = read_units(path)
     first = next(units, None)
     if first is not None and (request.src_lang is None or request.tgt_lang is None):
@@ -75,6 +76,8 @@ def read_units(path: Path) -> Iterator[Unit]:
                 yield from reader.take()
         parser.Parse(b"", True)
         yield from reader.take()
+    except LookupError as error:
+        raise NmtError(f"{path}:1: declares an {error}") from None
     except expat.ExpatError as error:
         reason = expat.errors.messages[error.code]
         raise NmtError(f"{path}:{error.lineno}: is not well-formed XML: {reason}") from None

@@ -60,3 +60,16 @@ def test_filters_leave_out_what_they_say(limits, kept, said):
     splits, report, _ = run(pairs, [Pair("q", "r")], **limits)
     assert sorted(pair.src for pair in splits.train.pairs) == sorted(kept)
     assert said in "\n".join(report.lines())
+
+
+def test_an_empty_corpus_is_named():
+    with pytest.raises(NmtError, match="t: holds no pairs"):
+        run([], [Pair("a", "x")])
+
+
+def test_splits_that_are_the_training_pairs_are_filtered_with_them():
+    pairs = [Pair("a", "x"), Pair("1 2 3 4 5 6", "x")]
+    train = PairList("t", "en", "fr", pairs)
+    splits, report, _ = preflight(Splits(train, train, train), Limits(5))
+    assert splits.valid.pairs == splits.test.pairs == splits.train.pairs == pairs[:1]
+    assert report.leaked == 0

@@ -155,11 +155,20 @@ def test_csv_by_semicolons_and_without_names(tmp_path):
         ("a.jsonl", '{"en": "a", "fr": 3}\n', "a.jsonl:1: '3' is no text"),
         ("a.json", '[{"en": "a"},\n{"en"]', "a.json:2"),
         ("a.json", '["en"]', "object 1"),
+        ("a.json", '["en"]\n', "object 1"),
+        ("a.jsonl", '["a", "b"]\n["c", "d"]\n', "a.jsonl:1: is no JSON object"),
+        ("a.jsonl", '{"translation": ["a", "b"]}\n{"translation": ["c", "d"]}\n', "translation"),
+        ("a.jsonl", '{"en": "a", "fr": "b"}\n' + "[" * 100_000, "a.jsonl:2: is no JSON"),
+        ("a.json", "[" * 100_000, "a.json: is no JSON"),
+        ("a.jsonl", '{"en": ' + "9" * 6000 + "}", "a.jsonl"),
+        ("a.jsonl", '{"en": "\\ud800 a", "fr": "b"}\n', "half a surrogate"),
+        ("a.csv", "en,fr\ra,b\r", "end lines by line feeds"),
+        ("a.parquet.gz", "", "unpack it"),
         ("a.parquet", "PAR1", "a.parquet: cannot be read as Parquet"),
     ],
 )
 def test_a_damaged_table_names_the_place(tmp_path, name, content, place):
-    (tmp_path / name).write_text(content)
+    (tmp_path / name).write_text(content, newline="")
     with pytest.raises(NmtError) as error:
         read(tmp_path / name)
     assert place in str(error.value)
@@ -195,3 +204,18 @@ def test_a_folder_may_hold_splits_in_any_format(tmp_path):
     put(tmp_path / "test.parquet", flat())
     splits = load_splits(str(tmp_path), None, None, EN_FR)
     assert splits.train.pairs == splits.valid.pairs == splits.test.pairs == WANTED
+
+
+def test_utf_16_is_told_by_its_first_bytes(tmp_path):
+    (tmp_path / "a.csv").write_bytes("en,fr\na,b\n".encode("utf-16"))
+    with pytest.raises(NmtError, match="is UTF-16; convert it"):
+        read(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("spec", ["a.en,a.fr", "m.tmx"])
+def test_columns_are_refused_where_there_are_none(tmp_path, spec):
+    for name in ("a.en", "a.fr", "m.tmx"):
+        (tmp_path / name).write_text("x\n")
+    paths = ",".join(str(tmp_path / name) for name in spec.split(","))
+    with pytest.raises(NmtError, match="no columns"):
+        read(paths, Request("en", "fr", ("1", "2")))

@@ -78,3 +78,9 @@ def test_damaged_xml_names_the_line(tmp_path, cut):
     (tmp_path / "m.tmx").write_text(text[:cut])
     with pytest.raises(NmtError, match=r"m\.tmx:\d+: is not well-formed XML"):
         read(tmp_path / "m.tmx")
+
+
+def test_an_unknown_encoding_is_said(tmp_path):
+    (tmp_path / "m.tmx").write_text('<?xml version="1.0" encoding="klingon"?><tmx/>')
+    with pytest.raises(NmtError, match="unknown encoding"):
+        read(tmp_path / "m.tmx")

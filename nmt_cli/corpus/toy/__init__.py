@@ -37,6 +37,7 @@ TRAINING_LENGTHS = (
 )
 TEST_LENGTHS = tuple(Share(low, high, 1 / 6) for low, high, _ in TRAINING_LENGTHS)
 VALID_SIZE, TEST_SIZE = 500, 1200
+_MOST_PAIRS = 10_000_000
 _NO_SPACE_BEFORE = {",", ".", "?"}
 _NO_COMMA_AFTER = {"", "und", "aber"}
 _MAIN_CLAUSE_WORDS = 13
@@ -78,6 +79,8 @@ def _parse(options: str) -> ToyOptions:
         if key not in {"train", "seed"} or not value.isdecimal():
             raise NmtError(f"toy:{options}: takes train=N and seed=N, such as toy:train=50000")
         values[key] = int(value)
+    if not 1 <= values.get("train", 1) <= _MOST_PAIRS:
+        raise NmtError(f"toy:{options}: train must be from 1 to {_MOST_PAIRS}")
     return ToyOptions(**values)
 
 
