@@ -101,6 +101,12 @@ LengthPenalty = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show nothing but results and errors.")]
 
 
+def given(ctx: typer.Context, name: str) -> bool:
+    """Tell whether an option was given, on the command line or in a file of options."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name in {"COMMANDLINE", "DEFAULT_MAP"}
+
+
 def parse_columns(text: str | None) -> tuple[str, str] | None:
     """Split ``--columns SRC,TGT``.
 

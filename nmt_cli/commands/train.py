@@ -23,6 +23,7 @@ from nmt_cli.commands.options import (
     SrcLang,
     TgtLang,
     finite,
+    given,
     parse_columns,
     refuse_both,
 )
@@ -295,7 +296,7 @@ def train(
         folder = RunFolder(resume)
         folder.settle()
         _refuse_changes(ctx, folder.config()["request"])
-        changes: dict[str, Any] = {"device": device.value} if _given(ctx, "device") else {}
+        changes: dict[str, Any] = {"device": device.value} if given(ctx, "device") else {}
         if threads is not None:
             changes["threads"] = threads
         if end != End():
@@ -367,11 +368,6 @@ def train(
     )
 
 
-def _given(ctx: typer.Context, name: str) -> bool:
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name in {"COMMANDLINE", "DEFAULT_MAP"}
-
-
 _WITH_RESUME = {
     "resume", "epochs", "steps", "minutes", "device", "threads", "quiet", "config", "tensorboard",
 }  # fmt: skip
@@ -391,7 +387,7 @@ def _refuse_changes(ctx: typer.Context, request: dict[str, Any]) -> None:
     others = [
         name
         for name in ctx.params
-        if name not in _WITH_RESUME and _given(ctx, name) and changes(name)
+        if name not in _WITH_RESUME and given(ctx, name) and changes(name)
     ]
     if others:
         options = ", ".join(_written(name) for name in others)
@@ -424,7 +420,7 @@ def _refuse_beside_init(ctx: typer.Context, parent: RunFolder) -> None:
     stored = _stored(parent.config()["request"])
     for name in _FROM_INIT:
         value = getattr(ctx.params[name], "value", ctx.params[name])
-        if _given(ctx, name) and value != stored.get(name):
+        if given(ctx, name) and value != stored.get(name):
             raise NmtError(
                 f"{_written(name)} {value}: cannot be changed with --init; architecture "
                 f"and tokenizer are those of {parent.path}"

@@ -28,6 +28,7 @@ from nmt_cli.commands.options import (
     TranslationPrecisionOption,
     check_outputs,
     finite,
+    given,
     refuse_both,
 )
 from nmt_cli.errors import NmtError
@@ -154,6 +155,8 @@ def translate(
         Path | None, typer.Option("--out", "-o", help="Write to a file instead of stdout.")
     ] = None,
     quiet: Quiet = False,
+    *,
+    ctx: typer.Context,
 ) -> int:
     """Translate text: one line in, one line out, in order.
 
@@ -184,6 +187,7 @@ def translate(
         max_length=max_length,
     )
     refuse_both("--json", "--scores", as_json and scores)
+    refuse_both("--sample", "--beam", sample and given(ctx, "beam"))
     _check_attention(attention, layer, head, align)
     refuse_both("--batch-tokens", "--batch-sentences", bool(batch_tokens and batch_sentences))
     check_outputs({"--attention": attention, "-o": out}, files or [])
