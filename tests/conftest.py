@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from nmt_cli import cli
+
 PAIRS = [
     ("The ferry is late.", "Le bac est en retard."),
     ("My neighbour grows beans.", "Mon voisin cultive des haricots."),
@@ -81,6 +83,24 @@ def expect_error(result: subprocess.CompletedProcess[bytes], code: int, *mention
     for mention in mentions:
         assert mention in lines[0], lines[0]
     return lines[0]
+
+
+@pytest.fixture
+def fails(tmp_path, monkeypatch, capsys):
+    """Run ``nmt`` in this process, in a folder of its own, and check that it fails well."""
+    write_pairs(tmp_path)
+    (tmp_path / "a.tsv").write_text("one\tun\n")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: object, mentions: list[str], code: int = 2) -> None:
+        monkeypatch.setattr(sys, "argv", ["nmt", *map(str, args)])
+        assert cli.run() == code
+        lines = capsys.readouterr().err.splitlines()
+        errors = [line for line in lines if line.startswith("error: ")]
+        assert len(errors) == 1 and "Traceback" not in "".join(lines), lines
+        assert all(mention in errors[0] for mention in mentions), errors[0]
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ def test_importing_is_light():
         nmt_cli.nothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_translations_are_those_of_the_command(model, trained, tmp_path):
     sources = [src for src, _ in PAIRS[:5]]
     found = model.translate(sources)
@@ -61,6 +62,7 @@ def test_n_best_and_scores_agree(model):
         model.translate("one string")
 
 
+@pytest.mark.slow
 def test_training_and_evaluating_match_the_commands(tmp_path, monkeypatch):
     write_pairs(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -127,6 +127,7 @@ def test_batch_sizes_do_not_change_a_line(trained):
     assert len(outputs) == 1
 
 
+@pytest.mark.slow
 def test_json_lines_and_a_prefix(trained):
     stdin = f"{SOURCES[0]}\n\n"
     args = ("translate", "-m", trained, "--json", "--align", "--n-best", 2)
@@ -485,6 +486,7 @@ def test_a_run_begun_from_another_reads_text_as_that_one_does(tmp_path, option):
     text(nmt("translate", "-m", "B", "--max-length", 5, cwd=tmp_path, stdin="The ferry.\n"))
 
 
+@pytest.mark.slow
 def test_two_trainings_of_one_folder_are_refused_until_the_first_is_gone(tmp_path):
     write_pairs(tmp_path)
     options = ("-d", "pairs", "-s", "en", "-t", "fr", *TINY, "-o", "R", "--save-every", 1)
@@ -511,6 +513,7 @@ def test_two_trainings_of_one_folder_are_refused_until_the_first_is_gone(tmp_pat
     assert not (tmp_path / "R" / ".nmt-lock").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
 def test_a_signal_saves_and_training_goes_on(tmp_path):
     write_pairs(tmp_path)

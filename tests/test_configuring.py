@@ -1,10 +1,11 @@
 """Options of ``nmt train`` from a file."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.conftest import expect_error, nmt, text, write_pairs
+from tests.conftest import nmt, text, write_pairs
 
 SETTINGS = """
 data = "pairs"
@@ -42,6 +43,7 @@ def test_the_command_line_wins_over_the_file_key_by_key(folder):
     assert printed(folder, "--config", "all.toml").splitlines() == lines
 
 
+@pytest.mark.slow
 def test_a_run_is_made_again_from_its_own_config(folder):
     text(nmt("train", "--config", "run.toml", "-o", "one", cwd=folder))
     text(nmt("train", "--config", "one/config.json", "-o", "two", cwd=folder))
@@ -69,20 +71,19 @@ def test_a_run_is_made_again_from_its_own_config(folder):
         (b"\xff", ["run.toml", "UTF-8"]),
     ],
 )
-def test_what_a_file_may_not_say_is_named(folder, content, mentions):
+def test_what_a_file_may_not_say_is_named(fails, content, mentions):
     raw = content if isinstance(content, bytes) else content.encode()
-    (folder / "run.toml").write_bytes(raw)
-    expect_error(nmt("train", "--config", "run.toml", cwd=folder), 2, *mentions)
+    Path("run.toml").write_bytes(raw)
+    fails("train", "--config", "run.toml", mentions=mentions)
 
 
-def test_a_file_that_is_no_config_is_refused(folder):
-    expect_error(nmt("train", "--config", "none.toml", cwd=folder), 2, "none.toml", "No such file")
+def test_a_file_that_is_no_config_is_refused(fails):
+    fails("train", "--config", "none.toml", mentions=["none.toml", "No such file"])
     for content in ("[]", "{}", "{", "[" * 99_999, '{"request": {}}', '{"request": {"data": 5}}'):
-        (folder / "config.json").write_text(content)
-        expect_error(nmt("train", "--config", "config.json", cwd=folder), 2, "config.json")
+        Path("config.json").write_text(content)
+        fails("train", "--config", "config.json", mentions=["config.json"])
 
 
-def test_a_file_cannot_change_a_run_that_is_resumed(trained, tmp_path):
-    (tmp_path / "run.toml").write_text("lr = 0.5")
-    args = ("train", "--resume", trained, "--config", "run.toml")
-    expect_error(nmt(*args, cwd=tmp_path), 2, "--lr", "--resume")
+def test_a_file_cannot_change_a_run_that_is_resumed(trained, fails):
+    Path("run.toml").write_text("lr = 0.5")
+    fails("train", "--resume", trained, "--config", "run.toml", mentions=["--lr", "--resume"])

@@ -4,36 +4,15 @@ import dataclasses
 import json
 import random
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from nmt_cli import cli
 from nmt_cli.models import Vocabulary, architecture, resolve_options
 from nmt_cli.runs import RunFolder
 from nmt_cli.training import weights_of
-from tests.conftest import write_pairs
-
-
-@pytest.fixture
-def fails(tmp_path, monkeypatch, capsys):
-    """Run ``nmt`` in this process, in a folder of its own, and check that it fails well."""
-    write_pairs(tmp_path)
-    (tmp_path / "a.tsv").write_text("one\tun\n")
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: object, mentions: list[str], code: int = 2) -> None:
-        monkeypatch.setattr(sys, "argv", ["nmt", *map(str, args)])
-        assert cli.run() == code
-        lines = capsys.readouterr().err.splitlines()
-        errors = [line for line in lines if line.startswith("error: ")]
-        assert len(errors) == 1 and "Traceback" not in "".join(lines), lines
-        assert all(mention in errors[0] for mention in mentions), errors[0]
-
-    return run
 
 
 @pytest.mark.parametrize(

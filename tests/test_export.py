@@ -97,6 +97,7 @@ def learnt(tmp_path_factory):
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_what_the_engine_does_not_know_is_refused(trained, tmp_path):
     result = nmt("export", trained, tmp_path / "out", "--to", "ctranslate2", cwd=tmp_path)
     expect_error(result, 2, "lstm-attn", "transformer")

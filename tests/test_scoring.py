@@ -9,7 +9,7 @@ import torch
 from nmt_cli.batches import collate, with_ends
 from nmt_cli.models import Vocabulary, architecture
 from nmt_cli.scoring import log_probs
-from tests.conftest import PAIRS, expect_error, nmt, text, write_pairs
+from tests.conftest import PAIRS, nmt, text, write_pairs
 
 
 @pytest.mark.parametrize("name", ["lstm-attn", "transformer", "mamba"])
@@ -51,6 +51,7 @@ def test_a_translation_scores_as_it_was_found(trained, tmp_path):
         assert sum(part[key] for part in system["buckets"]) == system[key]
 
 
+@pytest.mark.slow
 def test_a_table_by_length_is_shown_and_wrong_pairs_cost(trained, tmp_path):
     write_pairs(tmp_path, name="right")
     swapped = [tgt for _, tgt in PAIRS[1:] + PAIRS[:1]]
@@ -63,10 +64,8 @@ def test_a_table_by_length_is_shown_and_wrong_pairs_cost(trained, tmp_path):
     assert 1 <= values[0] < values[1] / 5
 
 
-def test_what_cannot_be_told_apart_is_refused(trained, tmp_path):
-    expect_error(nmt("score", trained, trained, cwd=tmp_path), 2, "NAME=PATH")
-    two = (f"a={trained}", f"b={trained}")
-    expect_error(nmt("score", *two, "--each", "-", cwd=tmp_path), 2, "--each")
-    expect_error(nmt("score", trained, "--src", "x", cwd=tmp_path), 2, "--ref")
-    args = ("score", trained, "--each", "-", "--json", "-")
-    expect_error(nmt(*args, cwd=tmp_path), 2, "--each -", "--json -")
+def test_what_cannot_be_told_apart_is_refused(trained, fails):
+    fails("score", trained, trained, mentions=["NAME=PATH"])
+    fails("score", f"a={trained}", f"b={trained}", "--each", "-", mentions=["--each"])
+    fails("score", trained, "--src", "x", mentions=["--ref"])
+    fails("score", trained, "--each", "-", "--json", "-", mentions=["--each -", "--json -"])

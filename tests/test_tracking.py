@@ -22,6 +22,7 @@ def steps(events, name):
     return [event.step for event in events.Scalars(name)]
 
 
+@pytest.mark.slow
 def test_curves_samples_and_pictures_are_written_and_go_on(tmp_path):
     write_pairs(tmp_path)
     options = ("--size", "tiny", "--steps", 4, "--validate-every", 2, "-o", "R", "--tensorboard")
