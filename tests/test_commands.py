@@ -74,6 +74,7 @@ def test_a_run_folder_has_what_is_promised(trained):
     assert all(len(shape := tensor.shape) >= 1 and shape for tensor in weights(trained).values())
 
 
+@pytest.mark.slow
 def test_translating_from_a_pipe_and_from_a_file_are_the_same(trained):
     folder = trained.parents[1]
     stdin = "".join(f"{line}\n" for line in SOURCES)
@@ -90,6 +91,7 @@ def test_the_newest_run_is_the_default_and_is_named(trained):
     assert "checkpoints/M" in result.stderr.decode()
 
 
+@pytest.mark.slow
 def test_blank_lines_stay_blank_and_in_place(trained):
     stdin = f"{SOURCES[0]}\n\n   \n{SOURCES[1]}\n\u3000\n"
     out = text(nmt("translate", "-m", trained, cwd=trained, stdin=stdin))

@@ -34,6 +34,7 @@ def printed(folder, *args) -> str:
     return text(nmt("train", *args, "--print-config", cwd=folder))
 
 
+@pytest.mark.slow
 def test_the_command_line_wins_over_the_file_key_by_key(folder):
     given = ("--config", "run.toml", "--steps", 7, "-O", "d_model=48")
     (folder / "all.toml").write_text(printed(folder, *given))

@@ -33,6 +33,7 @@ def test_log_p_is_the_sum_over_single_steps(name):
         assert given == pytest.approx(total, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_translation_scores_as_it_was_found(trained, tmp_path):
     (tmp_path / "in.en").write_text("".join(f"{src}\n" for src, _ in PAIRS))
     args = ("-m", trained, "--length-penalty", 0, "--scores", "in.en")

@@ -143,5 +143,5 @@ def test_memory_is_bounded_by_the_vocabulary(tmp_path):
         return most
 
     peak(10)
-    growth = (peak(40_000) - peak(10_000)) / 30_000
+    growth = (peak(12_000) - peak(4_000)) / 8_000
     assert growth < 48
