@@ -8,7 +8,7 @@ from pathlib import Path
 from nmt_cli.errors import NmtError
 from nmt_cli.experiment import Evaluated, Prepared, RunEvent, Sampled
 from nmt_cli.plots import attention_png, length_curve_png
-from nmt_cli.training import Step, Validated
+from nmt_cli.training import Step, Stopped, Validated
 
 _FOLDER = "tensorboard"
 
@@ -51,6 +51,8 @@ class TensorBoard:
                 self._writer.add_scalar(f"valid/{name}", getattr(event.score, name), event.step)
         elif isinstance(event, Sampled):
             self._sample(event)
+        elif isinstance(event, Stopped):
+            self._writer.flush()  # the last to come, if training was interrupted
         elif isinstance(event, Evaluated):
             overall = event.report.systems[0].overall
             if overall.bleu is not None:
