@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -90,6 +90,10 @@ class Searcher:
                 self.model, src.to(device), mask.to(device), task.options, task.expand, task.keys
             )
 
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, list[list[Hypothesis]]]]:
+        """Search here, one batch after the other, as ``Workers`` do side by side."""
+        return enumerate(map(self, tasks))
+
 
 SearchWorkers = Workers[Task, list[list[Hypothesis]]]
 
@@ -125,8 +129,7 @@ def search_all(
         for group in groups
     ]
     found: list[list[Hypothesis]] = [[] for _ in sources]
-    run = searcher.run(tasks) if isinstance(searcher, Workers) else enumerate(map(searcher, tasks))
-    for number, hypotheses in run:
+    for number, hypotheses in searcher.run(tasks):
         for i, best in zip(groups[number], hypotheses, strict=True):
             found[i] = best
         if on_done:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nmt_cli.commands.options import (
+    MANY,
     Columns,
     Encoding,
     EncodingErrors,
@@ -19,7 +20,6 @@ from nmt_cli.commands.options import (
 )
 from nmt_cli.errors import NmtError
 
-_MOST_PAIRS = 10_000_000
 app = typer.Typer(help="Look at a corpus: data info; make one: data make.", no_args_is_help=True)
 
 
@@ -95,7 +95,7 @@ def make(
     ] = None,
     train: Annotated[
         int | None,
-        typer.Option(min=1, max=_MOST_PAIRS, help="Training pairs.  (default: 20000)"),
+        typer.Option(min=1, max=MANY, help="Training pairs.  (default: 20000)"),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed.  (default: 1)")] = None,
     overwrite: Annotated[

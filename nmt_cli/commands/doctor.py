@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from importlib import metadata
 from pathlib import Path
 
 import typer
@@ -82,6 +81,8 @@ def _fonts() -> str:
 
 
 def _version(package: str) -> str | None:
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

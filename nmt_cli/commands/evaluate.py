@@ -29,6 +29,7 @@ from nmt_cli.commands.options import (
     parse_columns,
     parse_numbers,
     refuse_both,
+    write_result,
 )
 from nmt_cli.errors import NmtError
 from nmt_cli.judging import named_run, pairs_to_judge
@@ -285,9 +286,9 @@ def _write(
 
     if json_file is not None:
         text = json.dumps(report.as_json(), indent=2, ensure_ascii=False) + "\n"
-        _put(json_file, text)
+        write_result(json_file, text)
     if csv_file is not None:
-        _put(csv_file, _as_csv(report))
+        write_result(csv_file, _as_csv(report))
     if plot is not None:
         plot_length_curve(report, plot)
     if save is not None:
@@ -298,15 +299,6 @@ def _write(
             for number, run in enumerate(system.runs, start=1):
                 name = system.name if len(system.runs) == 1 else f"{system.name}-{number}"
                 write_whole(save / f"{name}.txt", _as_lines(run))
-
-
-def _put(file: str, text: str) -> None:
-    from nmt_cli.files import write_whole
-
-    if file == "-":
-        typer.echo(text, nl=False)
-    else:
-        write_whole(Path(file), text)
 
 
 def _as_lines(lines: list[str]) -> str:

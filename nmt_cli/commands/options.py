@@ -145,6 +145,16 @@ def refuse_both(first: str, second: str, both: bool) -> None:
         raise NmtError(f"give either {first} or {second}, not both")
 
 
+def write_result(file: str, text: str) -> None:
+    """Write to a file, whole, or for ``-`` to stdout."""
+    from nmt_cli.files import write_whole
+
+    if file == "-":
+        typer.echo(text, nl=False)
+    else:
+        write_whole(Path(file), text)
+
+
 def check_outputs(outputs: dict[str, Path | None], inputs: list[Path]) -> None:
     """Refuse outputs that could not be written, or would overwrite each other or an input.
 

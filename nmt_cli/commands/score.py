@@ -22,6 +22,7 @@ from nmt_cli.commands.options import (
     check_outputs,
     parse_columns,
     parse_numbers,
+    write_result,
 )
 from nmt_cli.errors import NmtError
 from nmt_cli.judging import named_run, pairs_to_judge
@@ -92,7 +93,7 @@ def score(
             translator = load_translator([folder], chosen, number_format)
             systems.append((name, score_pairs(translator, pairs.pairs, bar.advance)))
     if each is not None:
-        _put(each, "".join(f"{s.log_prob:.4f}\t{s.tokens}\n" for s in systems[0][1]))
+        write_result(each, "".join(f"{s.log_prob:.4f}\t{s.tokens}\n" for s in systems[0][1]))
     cells = {name: by_bucket(test, scores) for name, scores in systems}
     if json_file is not None:
         form: dict[str, Any] = {"data": test.name, "unit": test.unit, "systems": []}
@@ -100,7 +101,7 @@ def score(
             places = zip(test.buckets, of_buckets, strict=True)
             parts = [{"low": b.low, "high": b.high, **cell.as_json()} for b, cell in places]
             form["systems"].append({"name": name, **overall.as_json(), "buckets": parts})
-        _put(json_file, json.dumps(form, indent=2, ensure_ascii=False) + "\n")
+        write_result(json_file, json.dumps(form, indent=2, ensure_ascii=False) + "\n")
     if "-" in {each, json_file}:
         return 0
     rows = [["", *(bucket.label for bucket in test.buckets), "all"]]
@@ -129,12 +130,3 @@ def _check(runs: list[Any], each: str | None, json_file: str | None, inputs: lis
     check_outputs(
         {name: Path(file) for name, file in files.items() if file and file != "-"}, inputs
     )
-
-
-def _put(file: str, text: str) -> None:
-    from nmt_cli.files import write_whole
-
-    if file == "-":
-        typer.echo(text, nl=False)
-    else:
-        write_whole(Path(file), text)

@@ -10,6 +10,9 @@ from typing import NamedTuple
 from nmt_cli.corpus.lines import EncodingErrors
 from nmt_cli.errors import NmtError
 
+MOST_MADE = 10_000_000
+"""Pairs that a corpus which is made, not read, may be asked for."""
+
 
 class Pair(NamedTuple):
     """A sentence and its translation."""

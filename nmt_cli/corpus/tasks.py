@@ -11,13 +11,12 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Annotated
 
-from nmt_cli.corpus.pairs import Corpus, Pair, PairStream, Request, stable_hash
+from nmt_cli.corpus.pairs import MOST_MADE, Corpus, Pair, PairStream, Request, stable_hash
 from nmt_cli.corpus.toy.grammar import Dice
 from nmt_cli.errors import NmtError
 
 _LANGUAGES = ("in", "out")
 _VALID = 500
-_MOST_PAIRS = 10_000_000
 _SLOTS = 20
 """Sources are told apart by a hash: one slot in so many is for validation, one for the test."""
 _TRIES = 50
@@ -113,8 +112,8 @@ def parse(name: str, options: str) -> TaskOptions:
         raise NmtError(f"{name}:{options}: lengths must be from 1 to 1000, min no more than max")
     if min(chosen.train, chosen.test, chosen.symbols) < 1 or chosen.symbols > 10_000:
         raise NmtError(f"{name}:{options}: needs pairs, and 1 to 10000 symbols")
-    if max(chosen.train, chosen.test) > _MOST_PAIRS:
-        raise NmtError(f"{name}:{options}: at most {_MOST_PAIRS} pairs")
+    if max(chosen.train, chosen.test) > MOST_MADE:
+        raise NmtError(f"{name}:{options}: at most {MOST_MADE} pairs")
     return chosen
 
 

@@ -218,9 +218,8 @@ class MultiHead(Attention):
 
     def prepare(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Map memory (B, S, D) to keys and values, each (B, H, S, D/H), a head's together."""
-        return self._split(self.key(values)).contiguous(), self._split(
-            self.value(values)
-        ).contiguous()
+        k, v = self._split(self.key(values)), self._split(self.value(values))
+        return k.contiguous(), v.contiguous()
 
     def _split(self, x: Tensor) -> Tensor:
         """Reshape (B, T, D) to (B, H, T, D/H)."""

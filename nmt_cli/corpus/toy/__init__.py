@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, NamedTuple
 
-from nmt_cli.corpus.pairs import Corpus, Pair, PairStream, Request
+from nmt_cli.corpus.pairs import MOST_MADE, Corpus, Pair, PairStream, Request
 from nmt_cli.corpus.toy import english, german
 from nmt_cli.corpus.toy.grammar import Dice, Grammar
 from nmt_cli.errors import NmtError
@@ -37,7 +37,6 @@ TRAINING_LENGTHS = (
 )
 TEST_LENGTHS = tuple(Share(low, high, 1 / 6) for low, high, _ in TRAINING_LENGTHS)
 VALID_SIZE, TEST_SIZE = 500, 1200
-_MOST_PAIRS = 10_000_000
 _NO_SPACE_BEFORE = {",", ".", "?"}
 _NO_COMMA_AFTER = {"", "und", "aber"}
 _MAIN_CLAUSE_WORDS = 13
@@ -79,8 +78,8 @@ def _parse(options: str) -> ToyOptions:
         if key not in {"train", "seed"} or not value.isdecimal():
             raise NmtError(f"toy:{options}: takes train=N and seed=N, such as toy:train=50000")
         values[key] = int(value)
-    if not 1 <= values.get("train", 1) <= _MOST_PAIRS:
-        raise NmtError(f"toy:{options}: train must be from 1 to {_MOST_PAIRS}")
+    if not 1 <= values.get("train", 1) <= MOST_MADE:
+        raise NmtError(f"toy:{options}: train must be from 1 to {MOST_MADE}")
     return ToyOptions(**values)
 
 
