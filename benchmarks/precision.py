@@ -2,46 +2,21 @@
 
     python benchmarks/precision.py
 
-The two take turns on the same batches of toy; the median step of each turn counts.
+The two take turns on the same batches of toy; the median turn counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Iterator
 
 import torch
 from runner import keep
+from stepping import Stepper, target_tokens
 
 from nmt_cli import models, tokenizer
-from nmt_cli.batches import BatchSize, TrainingBatches, with_ends
-from nmt_cli.config import Config, DataConfig, End, TokenizerConfig, resolve_training
+from nmt_cli.batches import with_ends
 from nmt_cli.corpus import toy
-from nmt_cli.precision import Precision
-from nmt_cli.training import Score, Step, Trainer
-
-
-def steps(arch_name: str, precision: str, text: tokenizer.Tokenizer) -> Iterator[Step]:
-    """Train one architecture at its preset without end."""
-    arch = models.architecture(arch_name)
-    torch.manual_seed(1)
-    vocab = models.Vocabulary(len(text), len(text), True)
-    model = arch.build(models.resolve_options(arch_name, "small", {}), vocab)
-    pairs = toy.make(toy.ToyOptions(train=4000))["train"]
-    ids = [with_ends(text.encode(pair.src), text.encode(pair.tgt)) for pair in pairs]
-    batches = TrainingBatches(ids, BatchSize(arch.recipe.batch_tokens), 1)
-    config = Config(
-        arch_name, {}, DataConfig("toy", None, None, None, None, None, "strict", 200),
-        TokenizerConfig("bpe", None, False, "nfc", False),
-        {"validate_every": 10**9, "save_every": 10**9}, arch.recipe.batch_tokens, None,
-        End(steps=10**9), 1, "auto", "cpu", None,
-    )  # fmt: skip
-    options = resolve_training(config, batches.per_epoch)
-    trainer = Trainer(
-        model, batches, lambda _: Score(0, 0), options, Precision(precision, ""), vocab.tgt
-    )
-    return (event for event in trainer.run(lambda: False) if isinstance(event, Step))
 
 
 def main() -> None:
@@ -58,14 +33,15 @@ def main() -> None:
     lines = [text for pair in pairs for text in pair]
     trained = tokenizer.train(lines, rule, "bpe", 4000, lambda asked, given: None)
     text = tokenizer.Tokenizer(trained.model, rule)
+    ids = [with_ends(text.encode(pair.src), text.encode(pair.tgt)) for pair in pairs]
     results = {}
     for arch in arguments.archs:
-        runs = {name: steps(arch, name, text) for name in ("fp32", "bf16")}
+        runs = {name: Stepper(arch, {}, ids, len(text), name) for name in ("fp32", "bf16")}
         speeds: dict[str, list[float]] = {"fp32": [], "bf16": []}
         for _ in range(arguments.turns):
             for name, run in runs.items():
-                turn = [next(run).tokens_per_s for _ in range(arguments.steps)]
-                speeds[name].append(statistics.median(turn))
+                seconds, batches = run.take(arguments.steps)
+                speeds[name].append(target_tokens(batches) / seconds)
         ratio = statistics.median(
             b / f for b, f in zip(speeds["bf16"], speeds["fp32"], strict=True)
         )

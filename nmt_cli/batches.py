@@ -6,7 +6,7 @@ and a run can go on where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -106,29 +106,42 @@ class TrainingBatches:
 
     Pairs are sorted by source and target length, ties and the order of the batches drawn from
     the seed, so that a batch holds hardly any padding.
+
+    Args:
+        pairs: of every epoch, or a function that draws those of an epoch from a seed.
+        size: of a batch.
+        seed: of the order and the draws.
     """
 
-    def __init__(self, pairs: Sequence[IdPair], size: BatchSize, seed: int) -> None:
-        self._pairs = pairs
+    def __init__(
+        self,
+        pairs: Sequence[IdPair] | Callable[[int], Sequence[IdPair]],
+        size: BatchSize,
+        seed: int,
+    ) -> None:
+        self._draw = pairs if callable(pairs) else lambda _: pairs
         self._size = size
         self._seed = seed
-        self._keys = [(len(pair.src), len(pair.tgt)) for pair in pairs]
-        self._longest = [max(key) for key in self._keys]
-        self.per_epoch = len(self._plan(0))
+        self.per_epoch = len(self._plan(0)[1])
 
-    def _plan(self, epoch: int) -> list[list[int]]:
-        generator = torch.Generator().manual_seed((self._seed * 1_000_003 + epoch) % 2**63)
-        shuffled = torch.randperm(len(self._pairs), generator=generator).tolist()
-        order = sorted(shuffled, key=self._keys.__getitem__)
-        groups = cut(order, self._longest, self._size)
-        return [groups[i] for i in torch.randperm(len(groups), generator=generator).tolist()]
+    def _plan(self, epoch: int) -> tuple[Sequence[IdPair], list[list[int]]]:
+        """Give the pairs of an epoch and its batches, as places among them."""
+        seed = (self._seed * 1_000_003 + epoch) % 2**63
+        pairs = self._draw(seed)
+        keys = [(len(pair.src), len(pair.tgt)) for pair in pairs]
+        generator = torch.Generator().manual_seed(seed)
+        shuffled = torch.randperm(len(pairs), generator=generator).tolist()
+        order = sorted(shuffled, key=keys.__getitem__)
+        groups = cut(order, [max(key) for key in keys], self._size)
+        shuffled = torch.randperm(len(groups), generator=generator).tolist()
+        return pairs, [groups[i] for i in shuffled]
 
     def start_from(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """Yield each batch with the position after it."""
         epoch, skip = position
         while True:
-            groups = self._plan(epoch)
+            pairs, groups = self._plan(epoch)
             for done, group in enumerate(groups[skip:], start=skip + 1):
                 after = Position(epoch, done) if done < len(groups) else Position(epoch + 1, 0)
-                yield after, collate([self._pairs[i] for i in group])
+                yield after, collate([pairs[i] for i in group])
             epoch, skip = epoch + 1, 0

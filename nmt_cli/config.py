@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -61,6 +61,8 @@ class TokenizerConfig:
     separate: bool
     normalization: Normalization
     lowercase: bool
+    symbols: tuple[str, ...] = ()
+    """What stays whole wherever it stands."""
 
     def rule(self) -> TextRule:
         """Give the normalisation."""
@@ -94,6 +96,9 @@ class Config:
     device: DeviceChoice
     threads: int | None
     init: str | None = None
+    compile: bool = False
+    subword_sampling: float = 0.0
+    """How strongly the segmentation of training text varies from epoch to epoch; 0: not."""
 
     def batch_size(self) -> BatchSize:
         """Give the budget of a batch."""
@@ -128,6 +133,8 @@ class Config:
             "separate_vocab": tokenizer.separate,
             "normalization": tokenizer.normalization,
             "lowercase": tokenizer.lowercase,
+            "symbol": list(tokenizer.symbols) or None,
+            "subword_sampling": self.subword_sampling or None,
             "batch_tokens": None if self.batch_sentences else self.batch_tokens,
             "batch_sentences": self.batch_sentences,
             **dataclasses.asdict(self.end),
@@ -136,6 +143,7 @@ class Config:
             "precision": self.precision,
             "device": self.device,
             "threads": self.threads,
+            "compile": self.compile or None,
             "init": self.init,
         }
         return {
@@ -157,11 +165,13 @@ class Config:
         try:
             data = dict(values["data"])
             data["columns"] = tuple(data["columns"]) if data["columns"] else None
+            tokenizer = dict(values["tokenizer"])
+            tokenizer["symbols"] = tuple(tokenizer.get("symbols", ()))
             return cls(
                 **{
                     **values,
                     "data": DataConfig(**data),
-                    "tokenizer": TokenizerConfig(**values["tokenizer"]),
+                    "tokenizer": TokenizerConfig(**tokenizer),
                     "end": End(**values["end"]),
                 }
             )
@@ -212,9 +222,12 @@ class Asked(TypedDict, total=False):
     separate_vocab: bool
     normalization: Normalization
     lowercase: bool
+    symbol: Sequence[str]
+    subword_sampling: float
     precision: PrecisionChoice
     device: DeviceChoice
     threads: int | None
+    compile: bool
     seed: int
     init: str | None
 
@@ -249,6 +262,7 @@ def resolve(asked: Asked) -> Config:
         separate=told.get("separate_vocab", False),
         normalization=told.get("normalization", "nfc"),
         lowercase=told.get("lowercase", False),
+        symbols=tuple(told.get("symbol", ())),
     )
     parent = RunFolder(Path(init)).config() if init is not None else None
     if parent is not None:
@@ -258,6 +272,12 @@ def resolve(asked: Asked) -> Config:
         rates = {name: inherited[name] for name in ("lr", "warmup") if name in inherited}
     else:
         rates = dict(architecture(arch).size_training.get(size, {}))
+    sampling = told.get("subword_sampling", 0.0)
+    if sampling and tokenizer.kind not in {"bpe", "unigram"}:
+        raise NmtError(
+            f"--subword-sampling: --tokenizer {tokenizer.kind} cuts a text in one way only; it "
+            "goes with bpe and unigram"
+        )
     training = {**rates, **training}
     if is_generated(spec):
         given.setdefault("dropout", _GENERATED_DROPOUT)
@@ -292,6 +312,8 @@ def resolve(asked: Asked) -> Config:
         device=told.get("device", "auto"),
         threads=told.get("threads"),
         init=str(init) if init else None,
+        compile=told.get("compile", False),
+        subword_sampling=sampling,
     )
 
 

@@ -7,8 +7,9 @@ import hashlib
 import math
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -33,6 +34,7 @@ from nmt_cli.precision import (
 )
 from nmt_cli.runs import RunFolder
 from nmt_cli.search import Hypothesis, SearchOptions
+from nmt_cli.subwords import SubwordSampler
 from nmt_cli.tokenizer import Tokenizer
 from nmt_cli.training import (
     Event,
@@ -280,7 +282,7 @@ class _Session:
                     )
                 )
 
-        trained = tokenizer.train(lines, config.rule(), config.kind, size, note)
+        trained = tokenizer.train(lines, config.rule(), config.kind, size, note, config.symbols)
         return Tokenizer(trained.model, config.rule())
 
     def load_tokenizers(self) -> None:
@@ -304,16 +306,22 @@ class _Session:
         limit = _TOKENS_A_WORD * config.data.max_words
         if self.model.max_positions:
             limit = min(limit, self.model.max_positions)
-        all_ids = self._ids(self.splits.train.pairs)
-        ids = [pair for pair in all_ids if max(len(pair.src), len(pair.tgt)) <= limit]
-        if len(ids) < len(all_ids):
-            yield Note(f"dropped: {len(all_ids) - len(ids)} with more than {limit} tokens a side")
-        if not ids:
+        ids = self._ids(self.splits.train.pairs)
+        fits = [max(map(len, pair)) <= limit for pair in ids]
+        if not all(fits):
+            yield Note(f"dropped: {fits.count(False)} with more than {limit} tokens a side")
+        if not any(fits):
             raise NmtError(
                 f"{config.data.spec}: every pair has more than {limit} tokens a side; raise -O "
                 "max_positions"
             )
-        batches = TrainingBatches(ids, config.batch_size(), config.seed)
+        ids = list(compress(ids, fits))
+        train = list(compress(self.splits.train.pairs, fits))
+
+        source: Sequence[IdPair] | Callable[[int], Sequence[IdPair]] = ids
+        if config.subword_sampling:
+            source = self._sampled(train, ids, limit)
+        batches = TrainingBatches(source, config.batch_size(), config.seed)
         self.per_epoch = math.ceil(batches.per_epoch / config.training.get("accumulate", 1))
         self.options = resolve_training(config, self.per_epoch)
         longest = self.model.max_positions or math.inf
@@ -333,12 +341,34 @@ class _Session:
         self.valid_ids = [ids for _, ids in valid]
         self.bleu = self._bleu()
         self.trainer = Trainer(
-            self.model, batches, self._validate, self.options, self.precision, self.vocab.tgt
-        )
+            self.model, batches, self._validate, self.options, self.precision, self.vocab.tgt,
+            compiled=self.config.compile,
+        )  # fmt: skip
 
     def _bleu(self) -> metrics.Bleu:
         name, _ = metrics.bleu_tokenizer(self.splits.train.tgt_lang)
         return metrics.Bleu(name, self.config.tokenizer.lowercase)
+
+    def _sampled(
+        self, pairs: list[Pair], plain: list[IdPair], limit: int
+    ) -> Callable[[int], list[IdPair]]:
+        """Make the function that cuts pairs anew; what would get too long stays as it is."""
+        config = self.config.tokenizer
+        samplers = [
+            SubwordSampler(side, config.kind, config.symbols, self.config.subword_sampling)
+            for side in (self.src_tokenizer, self.tgt_tokenizer)
+        ]
+
+        def draw(seed: int) -> list[IdPair]:
+            src = samplers[0].encode_all((pair.src for pair in pairs), seed)
+            tgt = samplers[1].encode_all((pair.tgt for pair in pairs), seed + 1)
+            drawn = (with_ends(*sides) for sides in zip(src, tgt, strict=True))
+            return [
+                new if max(map(len, new)) <= limit else old
+                for new, old in zip(drawn, plain, strict=True)
+            ]
+
+        return draw
 
     def _ids(self, pairs: list[Pair]) -> list[IdPair]:
         src = self.src_tokenizer.encode_all(pair.src for pair in pairs)

@@ -12,7 +12,7 @@ import io
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -23,17 +23,18 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 Kind = Literal["unigram", "bpe", "word", "char", "byte"]
 Normalization = Literal["nfc", "nfkc", "identity"]
 
-_MARK = "▁"
+MARK = "▁"
 """Sentencepiece's mark of a space."""
-_MARK_BYTES = [f"<0x{byte:02X}>" for byte in _MARK.encode()]
+_MARK_BYTES = [f"<0x{byte:02X}>" for byte in MARK.encode()]
 _ESCAPE = "\ue000"
-_RESERVED = _ESCAPE + _MARK + "▅\0"
+_RESERVED = _ESCAPE + MARK + "▅\0"
 _TO_CODE = {ord(char): _ESCAPE + str(code) for code, char in enumerate(_RESERVED)}
 _ESCAPED = re.compile(f"{_ESCAPE}([0-{len(_RESERVED) - 1}])")
 _BREAKS = dict.fromkeys(map(ord, "\n\r\t"), " ")
 """What ends a line or a column, and so is never written."""
 _SPACES = re.compile(r"[ \t]+")
 _WORD = re.compile(r"\w+")
+_OWN_PIECE = re.compile(r"<(pad|unk|s|/s|0x[0-9A-F]{2})>")
 _LONGEST_TRAINING_LINE = 1 << 16
 _MIN_AUTO_VOCAB, _MAX_AUTO_VOCAB = 1000, 6000
 
@@ -84,11 +85,31 @@ class Tokenizer:
         """Encode many lines at once, on all threads."""
         return [list(ids) for ids in self._pieces.encode([escape(self.rule(t)) for t in texts])]
 
+    def encode_escaped(self, text: str) -> list[int]:
+        """Give the ids of text that has been normalised and escaped."""
+        return list(self._pieces.encode(text))
+
+    def scores(self) -> dict[str, float]:
+        """Give what text is cut into, and how much sentencepiece prefers it."""
+        pieces = self._pieces
+        return {
+            pieces.id_to_piece(i): pieces.get_score(i)
+            for i in range(EOS + 1, len(self))
+            if not pieces.is_byte(i)
+        }
+
+    def ids_of(self, piece: str) -> list[int]:
+        """Give the id of a piece; of a character that has none, those of its bytes."""
+        number = self._pieces.piece_to_id(piece)
+        if number != UNK:
+            return [number]
+        return [self._pieces.piece_to_id(f"<0x{byte:02X}>") for byte in piece.encode()]
+
     def decode(self, ids: list[int]) -> str:
         """Give the text of some ids but control ids: always one line, with no tab in it."""
         text = self._pieces.decode([i for i in ids if i > EOS])
         # a mark that was written as bytes, for want of a piece, is a space all the same
-        return unescape(text.removeprefix(_MARK).replace(_MARK, " ")).translate(_BREAKS)
+        return unescape(text.removeprefix(MARK).replace(MARK, " ")).translate(_BREAKS)
 
     def pieces(self, ids: list[int]) -> list[str]:
         """Give the readable piece of each id, a leading ▁ marking the start of a word."""
@@ -102,7 +123,7 @@ class Tokenizer:
         """Give the word, counted from 0 and between spaces, that each id belongs to."""
         pieces = [self._pieces.id_to_piece(i) for i in ids]
         starts = [
-            piece.startswith(_MARK) or pieces[n : n + len(_MARK_BYTES)] == _MARK_BYTES
+            piece.startswith(MARK) or pieces[n : n + len(_MARK_BYTES)] == _MARK_BYTES
             for n, piece in enumerate(pieces)
         ]
         return [max(sum(starts[: n + 1]) - 1, 0) for n in range(len(ids))]
@@ -134,6 +155,7 @@ def train(
     kind: Kind,
     size: int,
     on_lowered: Callable[[int, int], None],
+    symbols: Sequence[str] = (),
 ) -> TrainedModel:
     """Train a sentencepiece model.
 
@@ -144,23 +166,37 @@ def train(
             characters, or the bytes of UTF-8. What a vocabulary lacks is written as bytes.
         size: most entries, 256 bytes and 4 control ids included.
         on_lowered: called with (asked, given) when the text cannot fill the size.
+        symbols: what stays whole wherever it stands.
 
     Raises:
-        NmtError: when the size cannot hold even the bytes and characters of the text.
+        NmtError: when a symbol cannot be one, or the size cannot hold even the bytes and
+            characters of the text.
     """
     texts = [escape(rule(line))[:_LONGEST_TRAINING_LINE] for line in lines]
     texts = [text for text in texts if text]
     if kind == "byte":
         texts = [_ESCAPE]  # nothing but the mark of a space and bytes is learnt
+    if symbols and kind == "word":
+        raise NmtError("--symbol: --tokenizer word keeps whole what stands between spaces anyway")
+    whole = [_symbol(symbol, rule) for symbol in dict.fromkeys(symbols)]
     try:
-        return TrainedModel(_run_trainer(texts, kind, size), size)
+        return TrainedModel(_run_trainer(texts, kind, size, whole), size)
     except RuntimeError as error:
         highest = re.search(r"value <= (\d+)", str(error))
         if highest is None:
             raise NmtError(_why_not(size, str(error))) from None
         fitting = int(highest[1])
         on_lowered(size, fitting)
-        return TrainedModel(_run_trainer(texts, kind, fitting), fitting)
+        return TrainedModel(_run_trainer(texts, kind, fitting, whole), fitting)
+
+
+def _symbol(symbol: str, rule: TextRule) -> str:
+    """Give a symbol as it stands in text that has been normalised."""
+    if not symbol or any(char.isspace() for char in symbol):
+        raise NmtError(f"--symbol {symbol!r}: is one word, without spaces")
+    if _OWN_PIECE.fullmatch(symbol):
+        raise NmtError(f"--symbol {symbol}: is a piece that every vocabulary has; take another")
+    return escape(rule(symbol))
 
 
 def _why_not(size: int, reason: str) -> str:
@@ -177,7 +213,7 @@ def _last_line(reason: str) -> str:
     return " ".join(reason.split())[-200:]
 
 
-def _run_trainer(texts: list[str], kind: Kind, size: int) -> bytes:
+def _run_trainer(texts: list[str], kind: Kind, size: int, symbols: list[str]) -> bytes:
     from sentencepiece import SentencePieceTrainer
 
     written = io.BytesIO()
@@ -193,6 +229,7 @@ def _run_trainer(texts: list[str], kind: Kind, size: int) -> bytes:
         eos_id=EOS,
         pad_piece="<pad>",
         byte_fallback=True,
+        user_defined_symbols=symbols,
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,
         character_coverage=0.9999,

@@ -125,21 +125,37 @@ def learning_rate(step: int, options: TrainingOptions) -> float:
     return options.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
-def target_hidden(model: Seq2Seq, batch: Batch) -> tuple[Tensor, Tensor]:
+Forward = Callable[[Seq2Seq, Tensor, Tensor, Tensor], Tensor]
+
+
+def teacher_forced(model: Seq2Seq, src: Tensor, src_mask: Tensor, tgt: Tensor) -> Tensor:
+    """Read src (B, S) and tgt (B, T), BOS first: the hidden states (B, T, D) that predict."""
+    memory = model.encode(src, src_mask)
+    return model.decode(tgt, memory, model.start(memory)).hidden
+
+
+def target_hidden(
+    model: Seq2Seq, batch: Batch, forward: Forward = teacher_forced
+) -> tuple[Tensor, Tensor]:
     """Run teacher forcing: hidden states (N, D) and targets (N,) of the real target positions."""
-    memory = model.encode(batch.src, batch.src_mask)
-    hidden = model.decode(batch.tgt[:, :-1], memory, model.start(memory)).hidden
+    hidden = forward(model, batch.src, batch.src_mask, batch.tgt[:, :-1])
     real = batch.tgt_mask[:, 1:].flatten().nonzero().squeeze(1)
     return hidden.flatten(0, 1).index_select(0, real), batch.tgt[:, 1:].flatten()[real]
 
 
-def backward(model: Seq2Seq, batch: Batch, smoothing: float, scale: float | Tensor) -> Tensor:
+def backward(
+    model: Seq2Seq,
+    batch: Batch,
+    smoothing: float,
+    scale: float | Tensor,
+    forward: Forward = teacher_forced,
+) -> Tensor:
     """Add the gradients of one batch's summed loss, times scale, and give the loss (unscaled).
 
     The projection to the vocabulary is done and differentiated a slice at a time, so that no
     (tokens, vocabulary) tensor is ever held.
     """
-    hidden, targets = target_hidden(model, batch)
+    hidden, targets = target_hidden(model, batch, forward)
     detached = hidden.detach()
     gradients = torch.empty_like(detached)
     total = torch.zeros((), device=hidden.device, dtype=torch.float32)
@@ -180,11 +196,13 @@ class Trainer:
         options: TrainingOptions,
         precision: Precision,
         tgt_vocab: int,
+        compiled: bool = False,
     ) -> None:
         self.model = model
         self.options = options
         self.precision = precision
         self.progress = Progress()
+        self._forward = torch.compile(teacher_forced, dynamic=True) if compiled else teacher_forced
         self._batches = batches
         self._validate = validate
         self._device = next(model.parameters()).device
@@ -289,7 +307,9 @@ class Trainer:
         scale = self.scaler.scale(torch.ones((), device=self._device)) / tokens
         with self.precision.autocast(self._device):
             for batch in batches:
-                total += backward(self.model, batch, self.options.label_smoothing, scale)
+                total += backward(
+                    self.model, batch, self.options.label_smoothing, scale, self._forward
+                )
         self.scaler.unscale_(self.optimizer)
         return float(total) / tokens
 

@@ -58,6 +58,28 @@ def test_going_on_from_a_position_equals_never_having_stopped():
         assert torch.equal(following[1].src, whole[stop + 1][1].src)
 
 
+def test_pairs_drawn_anew_in_each_epoch_follow_from_the_seed_and_the_position():
+    def draw(seed):
+        generator = torch.Generator().manual_seed(seed)
+        sizes = torch.randint(1, 12, (50, 2), generator=generator).tolist()
+        return [with_ends([5 + n] * s, [5 + n] * t) for n, (s, t) in enumerate(sizes)]
+
+    batches = TrainingBatches(draw, BatchSize(40), seed=3)
+    whole = list(itertools.islice(batches.start_from(Position(0, 0)), 3 * batches.per_epoch))
+    lengths = [set(), set()]
+    for position, batch in whole:
+        epoch = position.epoch if position.batch else position.epoch - 1
+        if epoch < 2:
+            rows = zip(batch.src[:, 0].tolist(), batch.src_mask.sum(1).tolist(), strict=True)
+            lengths[epoch] |= set(rows)
+    assert [len(seen) for seen in lengths] == [50, 50]
+    assert lengths[0] != lengths[1]
+    for stop in (0, batches.per_epoch - 1, batches.per_epoch + 1, 2 * batches.per_epoch):
+        following = next(batches.start_from(whole[stop][0]))
+        assert following[0] == whole[stop + 1][0]
+        assert torch.equal(following[1].tgt, whole[stop + 1][1].tgt)
+
+
 def test_batches_hold_hardly_any_padding():
     batches = TrainingBatches(make_pairs(2000), BatchSize(200), seed=1)
     stream = itertools.islice(batches.start_from(Position(0, 0)), batches.per_epoch)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt_cli.runs import RunFolder
 from tests.conftest import PAIRS, expect_error, nmt, text, write_pairs
 
 SOURCES = [src for src, _ in PAIRS]
@@ -338,9 +339,11 @@ def train_pairs(folder: Path, out: str, *extra):
 
 
 @pytest.mark.slow
-def test_twenty_steps_lengthened_to_forty_equal_forty(tmp_path):
+@pytest.mark.parametrize("extra", [(), ("--subword-sampling", 0.2)], ids=["plain", "sampling"])
+def test_twenty_steps_lengthened_to_forty_equal_forty(tmp_path, extra):
     write_pairs(tmp_path)
     common = ("--batch-sentences", 4, "--save-every", 7, "--validate-every", 10, "--dropout", 0.2)
+    common += extra
     text(train_pairs(tmp_path, "A", "--steps", 40, *common))
     text(train_pairs(tmp_path, "B", "--steps", 20, *common))
     result = nmt("train", "--resume", "B", "--steps", 40, cwd=tmp_path)
@@ -440,6 +443,30 @@ def test_text_is_cut_otherwise_than_into_subwords(tmp_path, kind):
     text(train_pairs(tmp_path, "R", "--tokenizer", kind, "--steps", 3))
     out = nmt("translate", "-m", "R", "--max-length", 5, cwd=tmp_path, stdin="The ferry.\n")
     assert text(out).count("\n") == 1
+
+
+@pytest.mark.slow
+def test_symbols_stay_whole_in_the_run(tmp_path):
+    write_pairs(tmp_path)
+    text(train_pairs(tmp_path, "R", "--symbol", "<num>", "--symbol", "@user", "--steps", 3))
+    tokenizer, _ = RunFolder(tmp_path / "R").tokenizers()
+    pieces = tokenizer.pieces(tokenizer.encode("The<num> ferry of @users."))
+    assert {"<num>", "@user"} <= set(pieces)
+
+
+@pytest.mark.parametrize(
+    ("options", "mentions"),
+    [
+        (("--symbol", "two words"), ["--symbol", "without spaces"]),
+        (("--symbol", "</s>"), ["--symbol </s>", "every vocabulary has"]),
+        (("--symbol", "<num>", "--tokenizer", "word"), ["--symbol", "between spaces"]),
+        (("--subword-sampling", 0.1, "--tokenizer", "char"), ["--subword-sampling", "bpe"]),
+    ],
+)
+def test_what_a_tokenizer_cannot_do_is_refused(tmp_path, options, mentions):
+    write_pairs(tmp_path)
+    expect_error(train_pairs(tmp_path, "R", *options, "--steps", 3), 2, *mentions)
+    assert not (tmp_path / "R").exists()
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ size = "tiny"
 steps = 3
 threads = 1
 lowercase = true
+symbol = ["<num>", "<date>"]
+subword_sampling = 0.1
 
 [options]
 d_model = 32
@@ -39,7 +41,8 @@ def test_the_command_line_wins_over_the_file_key_by_key(folder):
     given = ("--config", "run.toml", "--steps", 7, "-O", "d_model=48")
     (folder / "all.toml").write_text(printed(folder, *given))
     lines = (folder / "all.toml").read_text().splitlines()
-    for line in ("steps = 7", "d_model = 48", "lowercase = true", "input_feeding = true"):
+    listed = 'symbol = ["<num>", "<date>"]'
+    for line in ("steps = 7", "d_model = 48", "lowercase = true", "input_feeding = true", listed):
         assert line in lines
     assert printed(folder, "--config", "all.toml").splitlines() == lines
 
@@ -57,6 +60,7 @@ def test_a_run_is_made_again_from_its_own_config(folder):
 @pytest.mark.parametrize(
     ("content", "mentions"),
     [
+        ('symbol = "<num>"', ["run.toml", "symbol", "a list of texts"]),
         ("step = 3", ["run.toml", "step", "did you mean steps?"]),
         ("steps = 3\nsteps = x", ["run.toml", "line 2"]),
         ("steps = 0", ["run.toml", "steps", "1"]),

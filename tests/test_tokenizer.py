@@ -73,6 +73,19 @@ def test_any_text_comes_back_as_normalised(any_kind, text):
     assert any_kind.decode(any_kind.encode(text)) == any_kind.rule(text)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "word"])
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_a_symbol_stays_whole(kind, lowercase):
+    rule = TextRule(lowercase=lowercase)
+    symbols = ["<NUM>", "▁x", "<NUM>", "@"]
+    tokenizer = Tokenizer(train(LINES, rule, kind, 320, lambda *_: None, symbols).model, rule)
+    line = "The 2<NUM>dogs ▁x @ <NUM>"
+    ids = tokenizer.encode(line)
+    assert tokenizer.decode(ids) == rule(line)
+    pieces = tokenizer.pieces(ids)
+    assert [pieces.count(rule(symbol)) for symbol in ("<NUM>", "▁x", "@")] == [2, 1, 1]
+
+
 @given(text=st.text(st.sampled_from("▁▅\0\ue000012 a")))
 def test_escaping_is_undone(text):
     assert unescape(escape(text)) == text

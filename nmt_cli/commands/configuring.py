@@ -89,6 +89,11 @@ def _assignments(path: Path, table: Any) -> list[str]:
 def _checked(ctx: typer.Context, path: Path, param: Any, key: str, value: Any) -> Any:
     """Refuse a value as the command line would, but naming the file."""
     is_flag = bool(getattr(param, "is_flag", False))
+    if param.multiple:
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            shown = json.dumps(value, default=str)
+            raise NmtError(f"{path}: {key} = {shown}: takes a list of texts")
+        return value
     if isinstance(value, bool) != is_flag or isinstance(value, list | dict):
         kind = "true or false" if is_flag else "one number or text"
         raise NmtError(f"{path}: {key} = {json.dumps(value, default=str)}: takes {kind}")

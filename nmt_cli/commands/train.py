@@ -199,6 +199,20 @@ def train(
     lowercase: Annotated[
         bool, typer.Option("--lowercase", help="Lower-case all text, when translating too.")
     ] = False,
+    symbol: Annotated[
+        list[str] | None,
+        typer.Option(help="Keep this whole wherever it stands, as '<num>'; may be repeated."),
+    ] = None,
+    subword_sampling: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            callback=finite,
+            help="Cut training text anew in every epoch: the chance to leave out a merge of bpe "
+            "(0.1 is usual), or the sharpness of unigram's draws (0.1 to 0.5); 0: always alike.",
+        ),
+    ] = 0.0,
     max_words: Annotated[
         int, typer.Option(min=1, max=MANY, help="Leave out training pairs with a longer side.")
     ] = 200,
@@ -228,6 +242,13 @@ def train(
     threads: Annotated[
         int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads.")
     ] = None,
+    compile: Annotated[
+        bool,
+        typer.Option(
+            "--compile",
+            help="Use torch.compile: takes minutes at the start, and speeds up steps on CUDA.",
+        ),
+    ] = False,
     seed: Annotated[
         int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of everything random.")
     ] = 1,
@@ -348,9 +369,12 @@ def train(
             "separate_vocab": separate_vocab,
             "normalization": normalization.value,
             "lowercase": lowercase,
+            "symbol": symbol or [],
+            "subword_sampling": subword_sampling,
             "precision": precision.value,
             "device": device.value,
             "threads": threads,
+            "compile": compile,
             "seed": seed,
             "init": str(init) if init else None,
         }
@@ -412,6 +436,7 @@ def _written(name: str) -> str:
 
 _FROM_INIT = (
     "arch", "size", "tokenizer", "vocab_size", "separate_vocab", "normalization", "lowercase",
+    "symbol",
 )  # fmt: skip
 
 
