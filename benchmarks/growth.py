@@ -139,13 +139,22 @@ def main() -> None:
             write_corpus(folder / "corpus.tsv", size)
             command = ["train", "-a", "lstm", "--size", "tiny", "-d", str(folder / "corpus.tsv")]
             command += ["--valid", few, "--test", few]
-            command += ["--vocab-size", "1000", "--steps", "1", "-o", str(run), "--overwrite", "-q"]
+            command += [
+                "--vocab-size",
+                "1000",
+                "--steps",
+                "1",
+                "-o",
+                str(run),
+                "--overwrite",
+                "--quiet",
+            ]
             points.append(Point(size, *process(command)))
         results["corpus"] = show("nmt train, one step: pairs in the corpus", points)
         points = []
         for size in doubled(125_000, 3):
             (folder / "lines").write_text("dog\n" * size)
-            command = ["translate", "-m", str(run), "--beam", "1", "--max-length", "2", "-q"]
+            command = ["translate", "-m", str(run), "--beam", "1", "--max-length", "2", "--quiet"]
             points.append(Point(size, *process(command, folder / "lines")))
         results["translate"] = show("nmt translate: lines of one word", points)
     keep("growth", results)

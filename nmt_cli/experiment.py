@@ -342,7 +342,7 @@ class _Session:
         self.bleu = self._bleu()
         self.trainer = Trainer(
             self.model, batches, self._validate, self.options, self.precision, self.vocab.tgt,
-            compiled=self.config.compile,
+            compile=self.config.compile,
         )  # fmt: skip
 
     def _bleu(self) -> metrics.Bleu:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nmt_cli.averaging import Weights, make_average
 from nmt_cli.batches import Batch, Position, TrainingBatches
+from nmt_cli.compiling import compiled
 from nmt_cli.errors import WorkFailed
 from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.models.base import Seq2Seq
@@ -196,13 +197,13 @@ class Trainer:
         options: TrainingOptions,
         precision: Precision,
         tgt_vocab: int,
-        compiled: bool = False,
+        compile: bool = False,
     ) -> None:
         self.model = model
         self.options = options
         self.precision = precision
         self.progress = Progress()
-        self._forward = torch.compile(teacher_forced, dynamic=True) if compiled else teacher_forced
+        self._forward = compiled(teacher_forced) if compile else teacher_forced
         self._batches = batches
         self._validate = validate
         self._device = next(model.parameters()).device

@@ -362,6 +362,30 @@ def test_twenty_steps_lengthened_to_forty_equal_forty(tmp_path, extra):
 
 
 @pytest.mark.slow
+def test_a_compiled_model_learns_what_the_plain_one_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    write_pairs(tmp_path)
+    common = ("-a", "transformer", "--steps", 6, "--batch-sentences", 4, "--precision", "fp32")
+    text(train_pairs(tmp_path, "A", *common))
+    text(train_pairs(tmp_path, "B", *common, "--compile"))
+    a, b = weights(tmp_path / "A"), weights(tmp_path / "B")
+    assert all(abs(a[name] - b[name]).max() < 1e-3 for name in a)
+    losses = [
+        [json.loads(line)["loss"] for line in log.splitlines() if "lr" in line]
+        for log in ((tmp_path / run / "log.jsonl").read_text() for run in "AB")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_without_a_compiler_there_is_a_word_about_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "/no/such/compiler")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    write_pairs(tmp_path)
+    extra = ("-a", "transformer", "--steps", 1, "--compile")
+    expect_error(train_pairs(tmp_path, "R", *extra), 1, "--compile", "C++ compiler")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_the_run_can_go_on(tmp_path, number, code):
     write_pairs(tmp_path)
