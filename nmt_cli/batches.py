@@ -34,10 +34,14 @@ class Batch(NamedTuple):
     """(B, T + 1) int64, BOS first."""
     tgt_mask: Tensor
     """(B, T + 1) bool, True = a real token."""
+    predicted: Tensor
+    """(N,) int64, where the real targets stand among the B*T positions after BOS."""
 
     def to(self, device: torch.device) -> Batch:
-        """Copy to a device."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+        """Copy to a device, beside what it is doing."""
+        if device.type == "cuda":
+            return Batch(*(tensor.pin_memory().to(device, non_blocking=True) for tensor in self))
+        return Batch(*(tensor.to(device) for tensor in self))
 
 
 class Position(NamedTuple):
@@ -81,7 +85,9 @@ def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 def collate(pairs: Sequence[IdPair]) -> Batch:
     """Pad pairs to one batch."""
-    return Batch(*pad([pair.src for pair in pairs]), *pad([pair.tgt for pair in pairs]))
+    tgt, tgt_mask = pad([pair.tgt for pair in pairs])
+    predicted = tgt_mask[:, 1:].flatten().nonzero().squeeze(1)
+    return Batch(*pad([pair.src for pair in pairs]), tgt, tgt_mask, predicted)
 
 
 def cut(order: Sequence[int], lengths: Sequence[int], size: BatchSize) -> list[list[int]]:

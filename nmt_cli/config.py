@@ -18,7 +18,7 @@ from nmt_cli.errors import NmtError
 from nmt_cli.models import architecture, resolve_options
 from nmt_cli.precision import DeviceChoice, PrecisionChoice
 from nmt_cli.runs import RunFolder
-from nmt_cli.tokenizer import Kind, Normalization, TextRule
+from nmt_cli.tokenizer import Kind, Normalization, TextRule, require_symbols
 from nmt_cli.training import TrainingOptions
 
 DEFAULT_ARCH = "lstm-attn"
@@ -272,6 +272,7 @@ def resolve(asked: Asked) -> Config:
         rates = {name: inherited[name] for name in ("lr", "warmup") if name in inherited}
     else:
         rates = dict(architecture(arch).size_training.get(size, {}))
+    require_symbols(tokenizer.symbols, tokenizer.kind)
     sampling = told.get("subword_sampling", 0.0)
     if sampling and tokenizer.kind not in {"bpe", "unigram"}:
         raise NmtError(

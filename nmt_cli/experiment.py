@@ -472,6 +472,7 @@ class _Session:
             raise NmtError(
                 f"{self.folder.path}: has finished ({reason}); to train it further, {more}"
             )
+        yield Note(f"going on after step {self.trainer.progress.step}")
         before = self.folder.config()["training"].get("last_step")
         if self.options.schedule == "cosine" and self.options.last_step != before:
             yield Note(f"the cosine schedule is planned anew, to end at {self.options.last_step}")

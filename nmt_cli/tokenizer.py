@@ -166,19 +166,16 @@ def train(
             characters, or the bytes of UTF-8. What a vocabulary lacks is written as bytes.
         size: most entries, 256 bytes and 4 control ids included.
         on_lowered: called with (asked, given) when the text cannot fill the size.
-        symbols: what stays whole wherever it stands.
+        symbols: what stays whole wherever it stands, as ``require_symbols`` lets pass.
 
     Raises:
-        NmtError: when a symbol cannot be one, or the size cannot hold even the bytes and
-            characters of the text.
+        NmtError: when the size cannot hold even the bytes and characters of the text.
     """
     texts = [escape(rule(line))[:_LONGEST_TRAINING_LINE] for line in lines]
     texts = [text for text in texts if text]
     if kind == "byte":
         texts = [_ESCAPE]  # nothing but the mark of a space and bytes is learnt
-    if symbols and kind == "word":
-        raise NmtError("--symbol: --tokenizer word keeps whole what stands between spaces anyway")
-    whole = [_symbol(symbol, rule) for symbol in dict.fromkeys(symbols)]
+    whole = list(dict.fromkeys(escape(rule(symbol)) for symbol in symbols))
     try:
         return TrainedModel(_run_trainer(texts, kind, size, whole), size)
     except RuntimeError as error:
@@ -190,13 +187,21 @@ def train(
         return TrainedModel(_run_trainer(texts, kind, fitting, whole), fitting)
 
 
-def _symbol(symbol: str, rule: TextRule) -> str:
-    """Give a symbol as it stands in text that has been normalised."""
-    if not symbol or any(char.isspace() for char in symbol):
-        raise NmtError(f"--symbol {symbol!r}: is one word, without spaces")
-    if _OWN_PIECE.fullmatch(symbol):
-        raise NmtError(f"--symbol {symbol}: is a piece that every vocabulary has; take another")
-    return escape(rule(symbol))
+def require_symbols(symbols: Iterable[str], kind: Kind) -> None:
+    """Check what is to stay whole wherever it stands.
+
+    Raises:
+        NmtError: if one cannot.
+    """
+    for symbol in symbols:
+        if kind == "word":
+            raise NmtError(
+                f"--symbol {symbol}: --tokenizer word cuts at spaces alone; it goes with the others"
+            )
+        if not symbol or any(char.isspace() or not char.isprintable() for char in symbol):
+            raise NmtError(f"--symbol {symbol!r}: must be one word, without spaces")
+        if _OWN_PIECE.fullmatch(symbol):
+            raise NmtError(f"--symbol {symbol}: is a piece that every vocabulary has; take another")
 
 
 def _why_not(size: int, reason: str) -> str:

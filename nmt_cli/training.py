@@ -140,8 +140,8 @@ def target_hidden(
 ) -> tuple[Tensor, Tensor]:
     """Run teacher forcing: hidden states (N, D) and targets (N,) of the real target positions."""
     hidden = forward(model, batch.src, batch.src_mask, batch.tgt[:, :-1])
-    real = batch.tgt_mask[:, 1:].flatten().nonzero().squeeze(1)
-    return hidden.flatten(0, 1).index_select(0, real), batch.tgt[:, 1:].flatten()[real]
+    hidden = hidden.flatten(0, 1).index_select(0, batch.predicted)
+    return hidden, batch.tgt[:, 1:].flatten()[batch.predicted]
 
 
 def backward(
@@ -286,10 +286,9 @@ class Trainer:
 
     def _step(self, batches: list[Batch]) -> tuple[float, int, str | None]:
         """Take one optimizer step over the batches: loss per token, tokens, a warning or None."""
+        tokens = sum(len(batch.predicted) for batch in batches)
         batches = [batch.to(self._device) for batch in batches]
-        tokens = sum(int(batch.tgt_mask[:, 1:].sum()) for batch in batches)
-        loss = self._gradients(batches, tokens)
-        norm = self._clip()
+        loss, norm = self._gradients(batches, tokens)
         warning = None
         if not self.scaler.is_enabled():
             self._check(loss, norm)
@@ -303,7 +302,8 @@ class Trainer:
         self.average.after_step(self.progress.step + 1, weights_of(self.model))
         return loss, tokens, warning
 
-    def _gradients(self, batches: list[Batch], tokens: int) -> float:
+    def _gradients(self, batches: list[Batch], tokens: int) -> tuple[float, float]:
+        """Form the clipped gradients: the loss per token, and their norm before."""
         total = torch.zeros((), device=self._device)
         scale = self.scaler.scale(torch.ones((), device=self._device)) / tokens
         with self.precision.autocast(self._device):
@@ -312,12 +312,10 @@ class Trainer:
                     self.model, batch, self.options.label_smoothing, scale, self._forward
                 )
         self.scaler.unscale_(self.optimizer)
-        return float(total) / tokens
-
-    def _clip(self) -> float:
-        """Clip the gradients by their global norm, and give what it was."""
         most = self.options.clip_norm or math.inf
-        return float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), most))
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), most)
+        loss, before = torch.stack([total, norm.float()]).tolist()  # a GPU is waited for once
+        return loss / tokens, before
 
     def _check(self, loss: float, norm: float) -> None:
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -348,8 +346,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler = torch.amp.GradScaler(self._device.type, enabled=False)
         self.precision = Precision("fp32", "fp16 overflowed")
-        loss = self._gradients(batches, tokens)
-        self._check(loss, self._clip())
+        self._check(*self._gradients(batches, tokens))
         self.optimizer.step()
         return f"fp16 overflows again and again at step {self.progress.step + 1}: going on in fp32"
 

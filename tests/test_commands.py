@@ -481,9 +481,9 @@ def test_symbols_stay_whole_in_the_run(tmp_path):
 @pytest.mark.parametrize(
     ("options", "mentions"),
     [
-        (("--symbol", "two words"), ["--symbol", "without spaces"]),
+        (("--symbol", "two words"), ["--symbol", "must be one word"]),
         (("--symbol", "</s>"), ["--symbol </s>", "every vocabulary has"]),
-        (("--symbol", "<num>", "--tokenizer", "word"), ["--symbol", "between spaces"]),
+        (("--symbol", "<num>", "--tokenizer", "word"), ["--symbol", "cuts at spaces"]),
         (("--subword-sampling", 0.1, "--tokenizer", "char"), ["--subword-sampling", "bpe"]),
     ],
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from nmt_cli.models.base import Architecture
 
 
 def archs(
@@ -12,56 +15,60 @@ def archs(
 ) -> int:
     """List the architectures, or the options, defaults and paper of one."""
     from nmt_cli.display import aligned
-    from nmt_cli.models import (
-        Vocabulary,
-        architecture,
-        architectures,
-        parameter_count,
-        resolve_options,
-    )
+    from nmt_cli.models import architecture, architectures, resolve_options
     from nmt_cli.models.options import describe
 
     if name is None:
-        rows = [["name", "year", "parameters", "parallel", "path", "what"]]
+        rows = [["name", "year", "parameters", "parallel", "source", "path", "what"]]
         for arch in architectures():
-            options = resolve_options(arch.name, "small", {})
-            model = arch.build(options, Vocabulary(8000, 8000, True))
             traits = arch.traits
             rows.append(
                 [
                     arch.name,
                     str(traits.year),
-                    f"{parameter_count(model) / 1e6:.1f} M",
+                    _parameters(arch),
                     "yes" if traits.parallel else "no",
+                    traits.reads,
                     traits.path,
                     arch.summary,
                 ]
             )
-        typer.echo("\n".join(aligned(rows, text_columns=(0, 3, 4, 5))))
+        typer.echo("\n".join(aligned(rows, text_columns=(0, 3, 4, 5, 6))))
         typer.echo(
             "(parameters of --size small with a vocabulary of 8,000; parallel: a sentence is "
-            "trained on\nat all its positions at once; path: steps between target words that are n "
-            "apart)"
+            "trained on\nat all its positions at once; source: what the decoder reads it from; "
+            "path: steps between\ntarget words that are n apart)"
         )
         return 0
     arch = architecture(name)
     traits = arch.traits
     typer.echo(
         f"{arch.name}: {arch.summary}\n{arch.paper}\n\n"
+        f"year: {traits.year}\n"
+        f"parameters: {_parameters(arch)} (--size small, a vocabulary of 8,000)\n"
         f"training: {'all positions at once' if traits.parallel else 'one position at a time'}\n"
-        f"path between words n apart: {traits.path}\n"
-        f"decoding keeps: {traits.keeps}\n\noptions (-O key=value):"
+        f"the decoder reads the source from: {traits.reads}\n"
+        f"path between target words n apart: {traits.path}\n"
+        f"decoding keeps, beside that: {traits.keeps}\n\noptions (-O key=value):"
     )
-    rows = []
+    rows, preset = [], resolve_options(arch.name, "small", {})
     for option in describe(arch.options):
-        default = str(option.default).lower() if option.type is bool else str(option.default)
-        rows.append([f"  {option.name}", option.values, default, option.help])
+        default = getattr(preset, option.name)
+        shown = str(default).lower() if option.type is bool else str(default)
+        rows.append([f"  {option.name}", option.values, shown, option.help])
     typer.echo("\n".join(aligned([["  name", "values", "default", "what"], *rows], (0, 1, 2, 3))))
-    sizes = {size: values or "the defaults" for size, values in arch.sizes.items()}
     typer.echo("\nsizes (--size):")
-    for size, values in sizes.items():
-        shown = (
-            values if isinstance(values, str) else ", ".join(f"{k}={v}" for k, v in values.items())
-        )
-        typer.echo(f"  {size}: {shown}")
+    for size, values in arch.sizes.items():
+        shown = ", ".join(f"{key}={value}" for key, value in values.items() if size != "small")
+        typer.echo(f"  {size}: {shown or 'the defaults'}")
+    typer.echo("\non a generated corpus, such as toy, the default of dropout is 0.0")
     return 0
+
+
+def _parameters(arch: Architecture) -> str:
+    """Count the parameters of the preset."""
+    from nmt_cli.models import Vocabulary, parameter_count, resolve_options
+
+    options = resolve_options(arch.name, "small", {})
+    model = arch.build(options, Vocabulary(8000, 8000, True))
+    return f"{parameter_count(model) / 1e6:.1f} M"

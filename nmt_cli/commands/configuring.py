@@ -17,7 +17,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_NOT_IN_A_FILE = {"config", "print_config", "resume", "overwrite", "quiet", "help", "tensorboard"}
+_NOT_IN_A_FILE = {
+    "config", "print_config", "resume", "overwrite", "quiet", "help", "tensorboard", "tracker",
+}  # fmt: skip
 
 
 def take_from_file(ctx: typer.Context, path: Path | None) -> Path | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import fmean
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,15 +18,11 @@ from nmt_cli.experiment import Evaluated, Note, Prepared, RunEvent, Sampled, Wat
 from nmt_cli.signals import raise_when_interrupted
 from nmt_cli.training import Step, Stopped, Validated, Warned
 
+if TYPE_CHECKING:
+    from nmt_cli.tracking import Tracker
+
 _SHOWN_STEPS = 50
 """What a step costs and gains jumps with the batch, so the mean of so many is shown."""
-
-
-class Tracker(Protocol):
-    """What else hears of the events of a run."""
-
-    def take(self, event: RunEvent) -> None:
-        """Hear of one."""
 
 
 class _Watcher:
@@ -77,11 +73,11 @@ def follow(
     begin: Callable[[Watcher], Iterator[RunEvent]],
     folder: Path,
     screen: Screen,
-    tracker: Tracker | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> int:
     """Show the events of a run as they come; give the exit code."""
-    watcher = _Watcher(screen, wants_attention=tracker is not None)
-    events, code = _tracked(begin(watcher), tracker), 0
+    watcher = _Watcher(screen, wants_attention=bool(trackers))
+    events, code = _tracked(begin(watcher), trackers), 0
     for event in events:
         if isinstance(event, Note):
             screen.note(event.text)
@@ -103,9 +99,9 @@ def follow(
     return code
 
 
-def _tracked(events: Iterator[RunEvent], tracker: Tracker | None) -> Iterator[RunEvent]:
+def _tracked(events: Iterator[RunEvent], trackers: Sequence[Tracker]) -> Iterator[RunEvent]:
     for event in events:
-        if tracker is not None:
+        for tracker in trackers:
             tracker.take(event)
         yield event
 

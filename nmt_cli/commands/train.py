@@ -31,6 +31,7 @@ from nmt_cli.errors import NmtError
 
 if TYPE_CHECKING:
     from nmt_cli.runs import RunFolder
+    from nmt_cli.tracking import Sink, Tracker
 
 
 class Schedule(str, Enum):
@@ -65,6 +66,14 @@ class Size(str, Enum):
     tiny = "tiny"
     small = "small"
     base = "base"
+
+
+class TrackerOption(str, Enum):
+    """Packages that keep runs and show them beside each other."""
+
+    wandb = "wandb"
+    trackio = "trackio"
+    mlflow = "mlflow"
 
 
 def train(
@@ -274,6 +283,10 @@ def train(
             "--tensorboard", help="Write curves, samples and attention for TensorBoard too."
         ),
     ] = False,
+    tracker: Annotated[
+        TrackerOption | None,
+        typer.Option(help="Send the same to this tracker, if its package is installed."),
+    ] = None,
     init: Annotated[
         Path | None,
         typer.Option(help="Start from weights and tokenizer of another run.", metavar="RUN"),
@@ -308,7 +321,6 @@ def train(
     from nmt_cli.display import Screen
     from nmt_cli.models.options import parse_assignments
     from nmt_cli.runs import DEFAULT_ROOT, RunFolder
-    from nmt_cli.tracking import TensorBoard
 
     screen = Screen(quiet)
     end = End(steps, epochs, minutes)
@@ -326,7 +338,7 @@ def train(
             lambda watcher: experiment.resume(folder, changes, watcher),
             folder.path,
             screen,
-            TensorBoard(folder.path, resumed=True) if tensorboard else None,
+            _trackers(folder, tensorboard, tracker, _stored(folder.config()["request"]), True),
         )
     if init is not None:
         _refuse_beside_init(ctx, RunFolder(init))
@@ -388,12 +400,28 @@ def train(
         lambda watcher: experiment.start(resolved, folder, overwrite, watcher),
         folder.path,
         screen,
-        TensorBoard(folder.path, resumed=False) if tensorboard else None,
+        _trackers(folder, tensorboard, tracker, resolved.as_options(), False),
     )
+
+
+def _trackers(
+    folder: RunFolder,
+    tensorboard: bool,
+    tracker: TrackerOption | None,
+    options: dict[str, Any],
+    resumed: bool,
+) -> list[Tracker]:
+    from nmt_cli.tracking import TRACKERS, TensorBoard, Tracker
+
+    sinks: list[Sink] = [TensorBoard(folder.path, resumed)] if tensorboard else []
+    if tracker is not None:
+        sinks.append(TRACKERS[tracker.value](folder.path, options, resumed))
+    return [Tracker(sink) for sink in sinks]
 
 
 _WITH_RESUME = {
     "resume", "epochs", "steps", "minutes", "device", "threads", "quiet", "config", "tensorboard",
+    "tracker",
 }  # fmt: skip
 
 

@@ -46,10 +46,6 @@ def write_ctranslate2(run: RunFolder, folder: Path, quantization: Quantization) 
     Raises:
         NmtError: if the package is not installed, or the model is not one that the engine knows.
     """
-    try:
-        from ctranslate2.specs import TransformerSpec  # noqa: F401
-    except ImportError:
-        raise NmtError("--to ctranslate2: needs its package: pip install ctranslate2") from None
     config = run.config()
     if config["arch"] != "transformer":
         raise NmtError(
@@ -58,6 +54,10 @@ def write_ctranslate2(run: RunFolder, folder: Path, quantization: Quantization) 
         )
     options = TransformerOptions(**config["options"])
     require_known(options)
+    try:
+        from ctranslate2.specs import TransformerSpec  # noqa: F401
+    except ImportError:
+        raise NmtError("--to ctranslate2: needs its package: pip install ctranslate2") from None
     model = load_model(run, torch.device("cpu"))
     src, tgt = run.tokenizers()
     spec = specify(cast(Stack, model), options, src, tgt)

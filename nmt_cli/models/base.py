@@ -115,7 +115,9 @@ class Traits(NamedTuple):
     path: str
     """Steps between two words that are n apart in the target."""
     keeps: str
-    """What decoding keeps from one word to the next, beside the source."""
+    """What decoding keeps from one word to the next, beside what it reads the source from."""
+    reads: Literal["every word", "one vector"] = "every word"
+    """What it reads the source from."""
 
 
 ONE_STATE = "one state a layer"

@@ -66,7 +66,9 @@ class LearnedPositions(nn.Embedding):
         Raises:
             NmtError: past the last position that there is.
         """
-        if int(position.max()) + steps > self.num_embeddings:
+        # training starts at the first position, and asking a GPU would make it wait
+        before = 0 if self.training else int(position.max())
+        if before + steps > self.num_embeddings:
             raise NmtError(
                 f"a sentence is longer than max_positions={self.num_embeddings} tokens, the "
                 "positions that the model has learnt; split it, or train with a larger "

@@ -69,10 +69,12 @@ class AttentionOptions(RecurrentOptions):
     ] = "bahdanau"
     heads: Annotated[int, "heads of attention=multi-head"] = 4
     reach: Annotated[int, "words that attention=local-m and local-p see on a side"] = 10
-    coverage: Annotated[bool, "tell the score how much each word was attended to (Tu 2016)"] = False
-    input_feeding: Annotated[bool, "feed the attentional vector to the next step (Luong 3.3)"] = (
-        False
-    )
+    coverage: Annotated[
+        bool, "tell an additive score how much each word was attended to (Tu 2016)"
+    ] = False
+    input_feeding: Annotated[
+        bool, "feed the attentional vector to the next step (Luong 3.3); not with bahdanau"
+    ] = False
     self_attention: Annotated[
         bool, "step from a mean over all states so far (Cheng 2016), all of which are kept"
     ] = False
@@ -403,7 +405,7 @@ def _register(
             summary=f"{kind} encoder-decoder through one fixed vector",
             paper=f"{first}; Sutskever et al. 2014, Sequence to Sequence Learning with Neural "
             "Networks",
-            traits=traits,
+            traits=traits._replace(reads="one vector"),
             options=FixedVectorOptions,
             build=partial(FixedVector, cell=cell),
             recipe=Recipe(lr=rate, warmup=300, batch_tokens=1024, generated_epochs=7),
