@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from nmt_cli.evaluation import Cell, Report, SystemReport
 
 _PLAIN_EVERY_S = 10.0
+_CONTROLS = dict.fromkeys([*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0)], "\ufffd")
+"""What a terminal would obey rather than show; a model or a corpus may contain any of it."""
 
 
 class Screen:
@@ -43,7 +45,8 @@ class Screen:
         """Write a line, unless quiet; a warning is shown all the same."""
         warning = text.startswith("warning:")
         if not self.quiet or warning:
-            self.console.print(text, style="yellow" if warning else None, markup=False)
+            shown = text.translate(_CONTROLS)
+            self.console.print(shown, style="yellow" if warning else None, markup=False)
 
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Bar]:

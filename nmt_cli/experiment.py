@@ -241,6 +241,7 @@ class _Session:
         yield Note(
             f"device: {self.device}, precision: {self.precision.name} "
             f"({self.precision.reason}), threads: {torch.get_num_threads()}"
+            + (", compiled" if self.config.compile else "")
         )
         for note in raw.notes:
             yield Note(note)
