@@ -21,6 +21,7 @@ import platform
 import re
 import statistics
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from stepping import Stepper, target_tokens
 from nmt_cli import tokenizer
 from nmt_cli.batches import Batch, IdPair, with_ends
 from nmt_cli.corpus.lines import read_lines
+from nmt_cli.precision import PrecisionName
 
 VOCABULARY, BATCH_TOKENS, DROPOUT, SMOOTHING = 8000, 4096, 0.1, 0.1
 TRANSFORMER = {"d_model": 256, "d_ffn": 1024, "encoder_layers": 3, "decoder_layers": 3}
@@ -196,13 +198,40 @@ def joeynmt_config(model: str, out: Path, steps: int) -> dict[str, Any]:
     }
 
 
-def peer(command: list[str], speed: re.Pattern[str], out: Path, threads: int) -> float:
+_MEASURED = (
+    "import resource, subprocess, sys; code = subprocess.run(sys.argv[1:]).returncode; "
+    "print('peak KB', resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); sys.exit(code)"
+)
+"""Runs a command and says how much memory it took at most."""
+
+
+def peak_megabytes(said: str) -> float:
+    """Read what a measured command took."""
+    return int(said.rpartition("peak KB")[2].split()[0]) / 1024
+
+
+def our_memory(arguments: argparse.Namespace, model: str) -> float:
+    """Train for a turn in a process of its own, and give its peak."""
+    command = [sys.executable, "-c", _MEASURED, sys.executable, __file__, str(arguments.data)]
+    command += ["--out", str(arguments.out), "--threads", str(arguments.threads)]
+    command += ["--steps", str(arguments.steps), "--steps-of", model]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return peak_megabytes(done.stdout)
+
+
+MEMORY: dict[str, float] = {}
+"""Peak of each peer's last turn, by name."""
+
+
+def peer(name: str, command: list[str], speed: re.Pattern[str], out: Path, threads: int) -> float:
     """Run a peer and give the median of the speeds that it reports, but for the first."""
+    command = [sys.executable, "-c", _MEASURED, *command]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     done = subprocess.run(
         command, cwd=out, env=environment, capture_output=True, text=True, check=False
     )
     speeds = [float(found) for found in speed.findall(done.stdout + done.stderr)]
+    MEMORY[name] = peak_megabytes(done.stdout)
     if len(speeds) < 2:
         raise SystemExit(f"{' '.join(command)}: no speeds in\n{done.stdout}{done.stderr}")
     return statistics.median(speeds[1:])
@@ -213,7 +242,7 @@ def opennmt(python: Path, model: str, out: Path, steps: int, threads: int) -> fl
     config = out / f"opennmt-{model}.yaml"
     config.write_text(yaml.safe_dump(opennmt_config(model, out, steps)))
     command = [str(python), "-m", "onmt.bin.train", "-config", str(config)]
-    return peer(command, re.compile(r"/ *(\d+) tok/s"), out, threads)
+    return peer("OpenNMT-py", command, re.compile(r"/ *(\d+) tok/s"), out, threads)
 
 
 def joeynmt(python: Path, model: str, out: Path, steps: int, threads: int) -> float:
@@ -221,7 +250,14 @@ def joeynmt(python: Path, model: str, out: Path, steps: int, threads: int) -> fl
     config = out / f"joeynmt-{model}.yaml"
     config.write_text(yaml.safe_dump(joeynmt_config(model, out, steps)))
     command = [str(python), "-m", "joeynmt", "train", str(config), "--skip-test"]
-    return peer(command, re.compile(r"Tokens per Sec: *(\d+)"), out, threads)
+    return peer("JoeyNMT", command, re.compile(r"Tokens per Sec: *(\d+)"), out, threads)
+
+
+def our_stepper(model: str, pairs: Sequence[IdPair], precision: PrecisionName) -> Stepper:
+    """Make what trains one of the models."""
+    arch, options = MODELS[model]
+    given = {**options, "dropout": DROPOUT}
+    return Stepper(arch, given, pairs, VOCABULARY, precision, BATCH_TOKENS)
 
 
 class Ours:
@@ -283,25 +319,22 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40, help="of nmt and OpenNMT-py in a turn")
+    parser.add_argument("--steps-of", choices=MODELS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     out, threads, steps = arguments.out.absolute(), arguments.threads, arguments.steps
     torch.set_num_threads(threads)
     pairs, words = read_pairs(arguments.data)
+    if arguments.steps_of:
+        our_stepper(arguments.steps_of, pairs, "bf16").take(steps)
+        return
     write_words(pairs, words, out)
     results: dict[str, Any] = {"threads": threads, "torch": torch.__version__}
     results["machine"] = platform.processor() or platform.machine()
     for model in arguments.models:
-        arch, options = MODELS[model]
         ours = {
-            precision: Ours(
-                Stepper(
-                    arch, {**options, "dropout": DROPOUT}, pairs, VOCABULARY, precision,
-                    BATCH_TOKENS,
-                ),
-                steps,
-            )
+            precision: Ours(our_stepper(model, pairs, precision), steps)
             for precision in ("bf16", "fp32")
-        }  # fmt: skip
+        }
         runs: dict[str, Turn] = {f"nmt {precision}": turn for precision, turn in ours.items()}
         if arguments.opennmt:
             runs["OpenNMT-py"] = partial(opennmt, arguments.opennmt, model, out, steps, threads)
@@ -313,11 +346,16 @@ def main() -> None:
             for name, turn in runs.items():
                 speeds[name].append(turn())
             peaks.append(peak())
-        found: dict[str, Any] = {"tokens_per_s": speeds}
+        memory = {"nmt bf16": our_memory(arguments, model), **MEMORY}
+        found: dict[str, Any] = {"tokens_per_s": speeds, "peak_megabytes": memory}
         for name, turns in speeds.items():
             ratio = statistics.median(a / b for a, b in zip(speeds["nmt bf16"], turns, strict=True))
             median = statistics.median(turns)
-            print(f"{model:12} {name:12} {median:7,.0f} tokens/s  nmt bf16 is {ratio:.2f} x")
+            taken = f"  at most {memory[name]:,.0f} MB" if name in memory else ""
+            print(
+                f"{model:12} {name:12} {median:7,.0f} tokens/s  nmt bf16 is {ratio:.2f} x{taken}",
+                flush=True,
+            )
         if model == "transformer":
             share = [w / p for w, p in zip(ours["bf16"].work, peaks, strict=True)]
             found |= {"bf16_peak_gflops": peaks, "share_of_peak": share}
