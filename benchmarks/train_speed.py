@@ -185,6 +185,7 @@ def joeynmt_config(model: str, out: Path, steps: int) -> dict[str, Any]:
             "validation_freq": 10**6,
             "logging_freq": 5,
             "early_stopping_metric": "loss",
+            "scheduling": "plateau",
             "overwrite": True,
             "print_valid_sents": [0],
         },

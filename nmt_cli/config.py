@@ -272,7 +272,7 @@ def resolve(asked: Asked) -> Config:
         rates = {name: inherited[name] for name in ("lr", "warmup") if name in inherited}
     else:
         rates = dict(architecture(arch).size_training.get(size, {}))
-    require_symbols(tokenizer.symbols, tokenizer.kind)
+    require_symbols(tokenizer.symbols, tokenizer.kind, tokenizer.rule())
     sampling = told.get("subword_sampling", 0.0)
     if sampling and tokenizer.kind not in {"bpe", "unigram"}:
         raise NmtError(

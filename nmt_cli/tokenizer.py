@@ -36,6 +36,8 @@ _SPACES = re.compile(r"[ \t]+")
 _WORD = re.compile(r"\w+")
 _OWN_PIECE = re.compile(r"<(pad|unk|s|/s|0x[0-9A-F]{2})>")
 _LONGEST_TRAINING_LINE = 1 << 16
+_LONGEST_SYMBOL = 1000
+_ALWAYS_THERE = 256 + 4
 _MIN_AUTO_VOCAB, _MAX_AUTO_VOCAB = 1000, 6000
 
 
@@ -176,6 +178,11 @@ def train(
     if kind == "byte":
         texts = [_ESCAPE]  # nothing but the mark of a space and bytes is learnt
     whole = list(dict.fromkeys(escape(rule(symbol)) for symbol in symbols))
+    if whole and len(whole) + _ALWAYS_THERE > size:
+        raise NmtError(
+            f"--vocab-size {size} is too small: {len(whole)} symbols, 256 bytes and 4 control ids "
+            f"alone need {len(whole) + _ALWAYS_THERE}"
+        )
     try:
         return TrainedModel(_run_trainer(texts, kind, size, whole), size)
     except RuntimeError as error:
@@ -187,28 +194,36 @@ def train(
         return TrainedModel(_run_trainer(texts, kind, fitting, whole), fitting)
 
 
-def require_symbols(symbols: Iterable[str], kind: Kind) -> None:
+def require_symbols(symbols: Iterable[str], kind: Kind, rule: TextRule) -> None:
     """Check what is to stay whole wherever it stands.
 
     Raises:
-        NmtError: if one cannot.
+        NmtError: if one cannot, as it stands in normalised text.
     """
-    for symbol in symbols:
+    for typed in symbols:
+        name, symbol = f"--symbol {ascii(typed)[1:-1][:40]}", rule(typed)
+        if symbol != typed:
+            name += f" (normalised: {symbol})"
         if kind == "word":
             raise NmtError(
-                f"--symbol {symbol}: --tokenizer word cuts at spaces alone; it goes with the others"
+                f"{name}: --tokenizer word cuts at spaces alone; it goes with the others"
             )
-        if not symbol or any(char.isspace() or not char.isprintable() for char in symbol):
-            raise NmtError(f"--symbol {symbol!r}: must be one word, without spaces")
+        kinds = {unicodedata.category(char) for char in symbol}
+        if kinds & {"Cc", "Cs"}:
+            raise NmtError(f"{name}: must have no control characters, and be UTF-8")
+        if not symbol or any(char.isspace() for char in symbol):
+            raise NmtError(f"{name}: must be one word, without spaces")
+        if len(symbol.encode()) > _LONGEST_SYMBOL:
+            raise NmtError(f"{name}...: must have at most {_LONGEST_SYMBOL} bytes")
         if _OWN_PIECE.fullmatch(symbol):
-            raise NmtError(f"--symbol {symbol}: is a piece that every vocabulary has; take another")
+            raise NmtError(f"{name}: is a piece that every vocabulary has; take another")
 
 
 def _why_not(size: int, reason: str) -> str:
     needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", reason)
     if needed:
         return (
-            f"--vocab-size {size} is too small for this text: bytes and characters alone "
+            f"--vocab-size {size} is too small: bytes, characters of the text and symbols alone "
             f"need {needed[1]}"
         )
     return f"the tokenizer could not be trained with --vocab-size {size}: {_last_line(reason)}"

@@ -483,6 +483,12 @@ def test_symbols_stay_whole_in_the_run(tmp_path):
     [
         (("--symbol", "two words"), ["--symbol", "must be one word"]),
         (("--symbol", "</s>"), ["--symbol </s>", "every vocabulary has"]),
+        (("--symbol", "</S>", "--lowercase"), ["</S> (normalised: </s>)", "every vocabulary has"]),
+        (("--symbol", "\uff1cs\uff1e", "--normalization", "nfkc"), ["<s>", "every vocabulary"]),
+        (("--symbol", "\ufdfa", "--normalization", "nfkc"), ["must be one word"]),
+        (("--symbol", "a\x07"), [r"a\x07", "control characters"]),
+        (("--symbol", "y" * 1001), ["at most 1000 bytes"]),
+        (("--symbol", "a", "--symbol", "b", "--vocab-size", 261), ["--vocab-size 261", "262"]),
         (("--symbol", "<num>", "--tokenizer", "word"), ["--symbol", "cuts at spaces"]),
         (("--subword-sampling", 0.1, "--tokenizer", "char"), ["--subword-sampling", "bpe"]),
     ],

@@ -15,7 +15,7 @@ size = "tiny"
 steps = 3
 threads = 1
 lowercase = true
-symbol = ["<num>", "<date>"]
+symbol = ["<num>", "😀"]
 subword_sampling = 0.1
 
 [options]
@@ -41,7 +41,7 @@ def test_the_command_line_wins_over_the_file_key_by_key(folder):
     given = ("--config", "run.toml", "--steps", 7, "-O", "d_model=48")
     (folder / "all.toml").write_text(printed(folder, *given))
     lines = (folder / "all.toml").read_text().splitlines()
-    listed = 'symbol = ["<num>", "<date>"]'
+    listed = 'symbol = ["<num>", "😀"]'
     for line in ("steps = 7", "d_model = 48", "lowercase = true", "input_feeding = true", listed):
         assert line in lines
     assert printed(folder, "--config", "all.toml").splitlines() == lines

@@ -52,12 +52,23 @@ def take_from_file(ctx: typer.Context, path: Path | None) -> Path | None:
 
 
 def as_toml(options: dict[str, Any]) -> str:
-    """Write options as the text of such a file."""
+    """Write options as the text of such a file.
+
+    Raises:
+        NmtError: if one is no text that a file could hold.
+    """
     table = options.get("options", {})
-    lines = [f"{key} = {json.dumps(value)}" for key, value in options.items() if key != "options"]
-    return "\n".join(
-        [*lines, "", "[options]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+    lines = [f"{key} = {_toml(value)}" for key, value in options.items() if key != "options"]
+    text = "\n".join(
+        [*lines, "", "[options]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
     )
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        raise NmtError("--print-config: an option is not UTF-8, as a file of options must be")
+    return text
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -474,7 +474,8 @@ def _refuse_beside_init(ctx: typer.Context, parent: RunFolder) -> None:
     for name in _FROM_INIT:
         value = getattr(ctx.params[name], "value", ctx.params[name])
         if given(ctx, name) and value != stored.get(name):
+            shown = " ".join(value) if isinstance(value, list) else value
             raise NmtError(
-                f"{_written(name)} {value}: cannot be changed with --init; architecture "
+                f"{_written(name)} {shown}: cannot be changed with --init; architecture "
                 f"and tokenizer are those of {parent.path}"
             )
