@@ -1,16 +1,21 @@
-"""The example architecture of the docs is one that works."""
+"""What the docs show is there: commands, options, and an example architecture that works."""
 
 import ast
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+import typer
 
+from nmt_cli import cli
 from nmt_cli.models import base
 from tests.models import test_laws as laws
 
-DOCS = Path(__file__).parent.parent / "docs" / "new-architecture.md"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs" / "new-architecture.md"
+PAGES = ["README.md", "data/README.md", *(f"docs/{page.name}" for page in ROOT.glob("docs/*.md"))]
 
 
 @pytest.fixture
@@ -58,3 +63,43 @@ def test_the_tour_runs(tmp_path, monkeypatch):
     assert scores[0].log_prob < 0
     assert "tour/" not in repr(evaluation)
     assert {"attn", "fixed"} <= {system["name"] for system in evaluation.as_json()["systems"]}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_and_options_of_a_page_exist(page):
+    text = (ROOT / page).read_text("utf-8")
+    root = typer.main.get_command(cli.app)
+    known = {option for name in root.commands for option in options_of(root.commands[name])}
+    blocks = re.findall(r"^```sh\n(.*?)^```|^((?: {4}.*\n)+)", text, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for part in block for line in part.splitlines()]
+    spans = re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    for words in map(split, [*lines, *spans]):
+        if "nmt" not in words[:1]:
+            option = words[0].split("=")[0] if words else ""
+            assert not option.startswith("--") or option in known
+            continue
+        command = root.commands[words[1]] if len(words) > 1 and words[1] != "-h" else root
+        if hasattr(command, "commands") and len(words) > 2:
+            command = command.commands[words[2]]
+        for word in words[1:]:
+            if re.match(r"--?[a-z]", word):
+                assert word.split("=")[0] in options_of(command), " ".join(words)
+
+
+def options_of(command):
+    subcommands = getattr(command, "commands", {}).values()
+    own = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
+    return {"--help", "-h", "--version"}.union(own, *(options_of(each) for each in subcommands))
+
+
+def split(line):
+    """Cut a shell line into the words of its last command of nmt."""
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError:
+        return []
+    if "nmt" in words:
+        words = words[len(words) - 1 - words[::-1].index("nmt") :]
+    for end in ("|", "<", ">", "&&", ";"):
+        words = words[: words.index(end)] if end in words else words
+    return words
