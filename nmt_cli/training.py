@@ -24,7 +24,7 @@ from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.models.base import Seq2Seq
 from nmt_cli.precision import Precision
 
-LOSS_ROWS = 512
+LOSS_ROWS = 1024
 """Target positions projected to the vocabulary at once."""
 _HOPELESS_FACTOR = 10.0
 _HOPELESS_STEPS = 20

@@ -1,7 +1,7 @@
 """Dropout (Srivastava et al. 2014) whose masks are cheap on a CPU.
 
-``torch.bernoulli_`` draws one number per element on one thread; here four elements share one
-64-bit random word, so the keep probability is exact to 1/65,536.
+``torch.bernoulli_`` draws one number per element on one thread; here eight elements share one
+64-bit random word, or four where a probability of so many 256ths would be too coarse.
 """
 
 from __future__ import annotations
@@ -9,9 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-_LANES = 4
-_LEVELS = 1 << 16
 
 
 class Dropout(nn.Module):
@@ -31,10 +28,12 @@ class Dropout(nn.Module):
 
 
 def scaled_mask(x: Tensor, p: float) -> Tensor:
-    """Draw a mask like ``x``: 0 with probability p, else 1 / (1 - p)."""
-    words = torch.empty((x.numel() + _LANES - 1) // _LANES, dtype=torch.int64)
+    """Draw a mask like ``x``: 0 with a probability within 2 % of p, else what keeps the mean."""
+    coarse = p <= 0.5 and abs(round(256 * p) - 256 * p) <= 0.02 * 256 * p
+    lane, levels = (torch.int8, 1 << 8) if coarse else (torch.int16, 1 << 16)
+    dropped = round(p * levels)
+    words = torch.empty((x.numel() * lane.itemsize + 7) // 8, dtype=torch.int64)
     words.random_(-(1 << 63), None)
-    lanes = words.view(torch.int16)[: x.numel()].view(x.shape)
-    dropped = round(p * _LEVELS)
-    keep = lanes >= dropped - _LEVELS // 2
-    return keep.to(x.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+    lanes = words.view(lane)[: x.numel()].view(x.shape)
+    keep = lanes >= dropped - levels // 2
+    return keep.to(x.dtype).mul_(levels / (levels - dropped))
