@@ -377,6 +377,7 @@ def test_a_compiled_model_learns_what_the_plain_one_does(tmp_path, monkeypatch):
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_without_a_compiler_there_is_a_word_about_it(tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "/no/such/compiler")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
