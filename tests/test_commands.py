@@ -365,7 +365,7 @@ def test_twenty_steps_lengthened_to_forty_equal_forty(tmp_path, extra):
 def test_a_compiled_model_learns_what_the_plain_one_does(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     write_pairs(tmp_path)
-    common = ("-a", "transformer", "--steps", 6, "--batch-sentences", 4, "--precision", "fp32")
+    common = ("-a", "lstm", "--steps", 6, "--batch-sentences", 4, "--precision", "fp32")
     text(train_pairs(tmp_path, "A", *common))
     text(train_pairs(tmp_path, "B", *common, "--compile"))
     a, b = weights(tmp_path / "A"), weights(tmp_path / "B")

@@ -104,7 +104,7 @@ STAND_IN = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TRACKERS)
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])  # trackio has wandb's functions
 def test_a_tracker_hears_of_all_and_knows_a_resumed_run_again(tmp_path, monkeypatch, name):
     (tmp_path / f"{name}.py").write_text(textwrap.dedent(STAND_IN))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
