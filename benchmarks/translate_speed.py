@@ -116,6 +116,8 @@ def by_opennmt(python: Path, run: RunFolder, folder: Path, threads: int) -> Engi
     settings = {**opennmt_config(shape, folder, 1), "save_checkpoint_steps": 1}
     (folder / "opennmt.yaml").write_text(yaml.safe_dump(settings))
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    # it loads its own checkpoint, made here a moment ago, by a pickle that torch now refuses
+    environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
 
     def call(*command: object) -> str:
         done = subprocess.run(
