@@ -107,10 +107,21 @@ def cut(order: Sequence[int], lengths: Sequence[int], size: BatchSize) -> list[l
     return groups
 
 
+def place_by_length(pair: IdPair) -> tuple[int, int]:
+    """Give the longer side's length, and a key that keeps neighbours alike on both sides.
+
+    Among pairs of one such length the sources grow as the targets shrink, among those of the next
+    the other way round, so that the two meet where both have the same sides long.
+    """
+    src, tgt = len(pair.src), len(pair.tgt)
+    longer = max(src, tgt)
+    return longer, src - tgt if longer % 2 else tgt - src
+
+
 class TrainingBatches:
     """Endless batches from a position on.
 
-    Pairs are sorted by source and target length, ties and the order of the batches drawn from
+    Pairs are sorted by the lengths of both sides, ties and the order of the batches drawn from
     the seed, so that a batch holds hardly any padding.
 
     Args:
@@ -134,11 +145,11 @@ class TrainingBatches:
         """Give the pairs of an epoch and its batches, as places among them."""
         seed = (self._seed * 1_000_003 + epoch) % 2**63
         pairs = self._draw(seed)
-        keys = [(len(pair.src), len(pair.tgt)) for pair in pairs]
+        keys = [place_by_length(pair) for pair in pairs]
         generator = torch.Generator().manual_seed(seed)
         shuffled = torch.randperm(len(pairs), generator=generator).tolist()
         order = sorted(shuffled, key=keys.__getitem__)
-        groups = cut(order, [max(key) for key in keys], self._size)
+        groups = cut(order, [longer for longer, _ in keys], self._size)
         shuffled = torch.randperm(len(groups), generator=generator).tolist()
         return pairs, [groups[i] for i in shuffled]
 
