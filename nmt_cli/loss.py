@@ -15,30 +15,38 @@ _CACHED = 1 << 18
 """Logits that are worked on at once on a CPU."""
 
 
+def loss_and_gradient(
+    logits: Tensor, targets: Tensor, smoothing: float, scale: float | Tensor = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Give ``smoothed_cross_entropy`` and, times scale, its gradient (N, V) by the logits."""
+    entries = logits.shape[-1]
+    # on a CPU so few rows at a time that all passes over them stay in its cache
+    rows = max(1, _CACHED // entries) if logits.device.type == "cpu" else len(logits)
+    gradients, losses = torch.empty_like(logits), []
+    for part, to, gradient in zip(
+        logits.split(rows), targets.split(rows), gradients.split(rows), strict=True
+    ):
+        wide = part.to(torch.promote_types(logits.dtype, torch.float32))
+        p = torch.softmax(wide, dim=-1)
+        # The likeliest entry has p >= 1/V, so its logarithm is safe: log Z = logit - log p.
+        log_z = wide.amax(dim=-1) - p.amax(dim=-1).log()
+        on_target = to[:, None]
+        loss = log_z - (1 - smoothing) * wide.gather(1, on_target).squeeze(1)
+        if smoothing > 0:
+            loss = loss - smoothing * wide.mean(dim=-1)
+            p.sub_(smoothing / entries)
+        p.scatter_add_(1, on_target, p.new_full(on_target.shape, smoothing - 1))
+        torch.mul(p, scale, out=gradient)
+        losses.append(loss.sum())
+    return torch.stack(losses).sum(), gradients
+
+
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        entries = logits.shape[-1]
-        # on a CPU so few rows at a time that all passes over them stay in its cache
-        rows = max(1, _CACHED // entries) if logits.device.type == "cpu" else len(logits)
-        gradients, losses = torch.empty_like(logits), []
-        for part, to, gradient in zip(
-            logits.split(rows), targets.split(rows), gradients.split(rows), strict=True
-        ):
-            wide = part.to(torch.promote_types(logits.dtype, torch.float32))
-            p = torch.softmax(wide, dim=-1)
-            # The likeliest entry has p >= 1/V, so its logarithm is safe: log Z = logit - log p.
-            log_z = wide.amax(dim=-1) - p.amax(dim=-1).log()
-            on_target = to[:, None]
-            loss = log_z - (1 - smoothing) * wide.gather(1, on_target).squeeze(1)
-            if smoothing > 0:
-                loss = loss - smoothing * wide.mean(dim=-1)
-                p.sub_(smoothing / entries)
-            p.scatter_add_(1, on_target, p.new_full(on_target.shape, smoothing - 1))
-            gradient.copy_(p)
-            losses.append(loss.sum())
+        loss, gradients = loss_and_gradient(logits, targets, smoothing)
         ctx.save_for_backward(gradients)
-        return torch.stack(losses).sum()
+        return loss
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:

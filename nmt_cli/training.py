@@ -20,7 +20,7 @@ from nmt_cli.averaging import Weights, make_average
 from nmt_cli.batches import Batch, Position, TrainingBatches
 from nmt_cli.compiling import compiled
 from nmt_cli.errors import WorkFailed
-from nmt_cli.loss import smoothed_cross_entropy
+from nmt_cli.loss import loss_and_gradient
 from nmt_cli.models.base import Seq2Seq
 from nmt_cli.precision import Precision
 
@@ -163,11 +163,12 @@ def backward(
     for begin in range(0, len(targets), LOSS_ROWS):
         rows = slice(begin, begin + LOSS_ROWS)
         part = detached[rows].requires_grad_()
-        loss = smoothed_cross_entropy(model.project(part), targets[rows], smoothing)
-        (loss * scale).backward()
+        logits = model.project(part)
+        loss, gradient = loss_and_gradient(logits.detach(), targets[rows], smoothing, scale)
+        logits.backward(gradient)
         assert part.grad is not None
         gradients[rows] = part.grad
-        total = total + loss.detach()
+        total = total + loss
     hidden.backward(gradients)
     return total
 
