@@ -22,7 +22,14 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.models.additive_loop import attend_and_recur
-from nmt_cli.models.attention import AdditiveScore, Attention, AttentionName, make_attention
+from nmt_cli.models.attention import (
+    AdditiveScore,
+    Attention,
+    AttentionName,
+    DotScore,
+    GeneralScore,
+    make_attention,
+)
 from nmt_cli.models.base import (
     ONE_STATE,
     Architecture,
@@ -37,6 +44,7 @@ from nmt_cli.models.base import (
 )
 from nmt_cli.models.cells import GRU, LSTM, RNN, Cell, State
 from nmt_cli.models.dropout import Dropout
+from nmt_cli.models.feeding_loop import recur_and_attend
 from nmt_cli.models.options import WIDEST, only_with, require
 from nmt_cli.models.recurrent_layers import (
     CellStack,
@@ -48,6 +56,10 @@ from nmt_cli.models.recurrent_layers import (
 
 Steps = tuple[Tensor, Tensor, Tensor, tuple[State, Tree]]
 """Top outputs (B, T, D), contexts (B, T, D), attention (B, H, T, S), and the state after them."""
+FedState = tuple[State, Tree, Tensor]
+"""The state of the cells, of the attention, and the attentional vector (B, E)."""
+FedSteps = tuple[Tensor, Tensor, FedState]
+"""Attentional vectors (B, T, E), attention (B, H, T, S), and the state after them."""
 
 
 @dataclass(frozen=True)
@@ -253,11 +265,22 @@ class InputFeeding(Attentional):
         self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False
     ) -> Decoded:
         """Step through the tokens, attending with each new state."""
-        keys, values, mask, _ = cast(tuple[Tensor, ...], memory)
-        cells, attending, feed = cast(tuple[State, Tree, Tensor], state)
+        gates = self.decoder.embedded(self.embed(tokens))
+        parts = cast(tuple[Tensor, ...], memory)
+        plain = type(self.attention) is Attention and self.attention.focus is None
+        plain = plain and type(self.attention.score) in {DotScore, GeneralScore}
+        plain = plain and self.decoder.is_one_lstm and len(gates) == len(parts[0])
+        run = self.all_steps if plain and torch.is_grad_enabled() else self.step_by_step
+        fed, weights, after = run(gates, parts, cast(FedState, state))
+        return Decoded(fed, after, (weights,) if attention else ())
+
+    def step_by_step(self, gates: Tensor, memory: tuple[Tensor, ...], state: FedState) -> FedSteps:
+        """Recur and attend, one step at a time over gates (B, T, 4 D) of the embeddings."""
+        keys, values, mask, _ = memory
+        cells, attending, feed = state
         feeds, all_weights = [], []
-        for gates in self.decoder.embedded(self.embed(tokens)).unbind(1):
-            top, cells = self.decoder.step(gates, feed.to(gates.dtype), cells)
+        for step_gates in gates.unbind(1):
+            top, cells = self.decoder.step(step_gates, feed.to(gates.dtype), cells)
             top = self.dropout(top).unsqueeze(1)
             context, weights, attending = self.attention(top, keys, values, mask, attending)
             joined = torch.cat([context, top.to(context.dtype)], dim=-1).squeeze(1)
@@ -265,8 +288,32 @@ class InputFeeding(Attentional):
             feeds.append(feed)
             all_weights.append(weights)
         state = (tuple(map(full_precision, cells)), attending, full_precision(feed))
-        weights = torch.cat(all_weights, dim=2)
-        return Decoded(torch.stack(feeds, dim=1), state, (weights,) if attention else ())
+        return torch.stack(feeds, dim=1), torch.cat(all_weights, dim=2), state
+
+    def all_steps(self, gates: Tensor, memory: tuple[Tensor, ...], state: FedState) -> FedSteps:
+        """Do the same for one LSTM layer and one row a sentence, with a faster way back."""
+        keys, values, mask, _ = memory
+        (hidden, cell), attending, feed = state
+        B, T, _ = gates.shape
+        fed, weights, (hidden, cell, feed) = recur_and_attend(
+            gates,
+            keys,
+            values,
+            mask,
+            (hidden[:, 0], cell[:, 0], feed),
+            (
+                cast(nn.Linear, self.decoder.fed).weight,
+                cast(nn.Linear, self.decoder.recurrent[0]).weight,
+                self.readout.weight,
+                self.readout.bias,
+            ),
+            (
+                self.dropout.mask(gates.new_empty(T, B, hidden.shape[-1])),
+                self.dropout.mask(gates.new_empty(T, B, self.d_embed)),
+            ),
+        )
+        state = ((hidden.unsqueeze(1), cell.unsqueeze(1)), attending, feed)
+        return fed, weights.unsqueeze(1), state
 
 
 class Bahdanau(Attentional):
@@ -283,9 +330,8 @@ class Bahdanau(Attentional):
         embedded = self.embed(tokens)
         gates = self.decoder.embedded(embedded)
         parts = cast(tuple[Tensor, ...], memory)
-        plain = type(self.attention) is Attention and type(self.decoder) is CellStack
-        plain = plain and self.decoder.cell is LSTM
-        plain = plain and len(self.decoder.upper) == 0 and len(gates) == len(parts[0])
+        plain = type(self.attention) is Attention and self.decoder.is_one_lstm
+        plain = plain and len(gates) == len(parts[0])
         run = self.all_steps if plain and torch.is_grad_enabled() else self.step_by_step
         tops, contexts, weights, state = run(gates, parts, cast(tuple[State, Tree], state))
         joined = torch.cat([contexts, self.dropout(tops), embedded], dim=-1)

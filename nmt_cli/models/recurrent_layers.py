@@ -7,16 +7,18 @@ its own past (``SelfAttentiveStack``, Cheng et al. 2016).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from nmt_cli.models.base import flip_index, full_precision, lengths_of, take
 from nmt_cli.models.cells import GRU, LSTM, Cell, State, open_forget_gates
 from nmt_cli.models.dropout import Dropout
+from nmt_cli.models.lstm_loop import recur
 from nmt_cli.models.options import MOST_LAYERS, WIDEST, only_with, require
 
 
@@ -80,17 +82,56 @@ class BetweenLayers(nn.ModuleList):
         return cast(Iterator[Between], super().__iter__())
 
 
-def run(
-    layer: nn.Module, x: Tensor, state: Tensor | State | None = None
-) -> tuple[Tensor, Tensor | State]:
-    """Run a fused layer of torch's over x (B, T, D_in): outputs (B, T, D) and the state after.
+def run(layer: nn.Module, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+    """Run a layer over x (B, T, D_in) from a state (B, D) or zero: (B, T, D), the state after.
 
     On CUDA it runs outside autocast, which takes it to fp16 even where bf16 was asked for.
     """
-    if not x.is_cuda:
-        return cast("tuple[Tensor, Tensor | State]", layer(x, state))
-    with torch.autocast("cuda", enabled=False):
-        return cast("tuple[Tensor, Tensor | State]", layer(full_precision(x), state))
+    if trains_by_loop(layer, x):
+        return run_side_by_side([layer], [x], None if state is None else [state])[0]
+    given: Tensor | State | None = None
+    if state is not None:
+        parts = tuple(part.unsqueeze(0).contiguous() for part in state)
+        given = parts if len(parts) > 1 else parts[0]
+    if x.is_cuda:
+        with torch.autocast("cuda", enabled=False):
+            outputs, after = layer(full_precision(x), given)
+    else:
+        outputs, after = layer(x, given)
+    parts = after if isinstance(after, tuple) else (after,)
+    return outputs, tuple(part.squeeze(0) for part in parts)
+
+
+def trains_by_loop(layer: nn.Module, x: Tensor) -> bool:
+    """Tell whether our own loop is the faster way: for an LSTM that trains on a CPU."""
+    return isinstance(layer, nn.LSTM) and x.device.type == "cpu" and torch.is_grad_enabled()
+
+
+def run_side_by_side(
+    layers: Sequence[nn.Module], inputs: Sequence[Tensor], states: Sequence[State] | None = None
+) -> list[tuple[Tensor, State]]:
+    """Run LSTM layers of one width, each over its own (B, T, D_in), as ``run`` does for one."""
+    gates = [
+        F.linear(
+            x.transpose(0, 1).contiguous(),
+            cast(Tensor, layer.weight_ih_l0),
+            cast(Tensor, layer.bias_ih_l0) + cast(Tensor, layer.bias_hh_l0),
+        )
+        for layer, x in zip(layers, inputs, strict=True)
+    ]
+    recurrent = [cast(Tensor, layer.weight_hh_l0) for layer in layers]
+    if states is None:
+        zero = full_precision(gates[0]).new_zeros(
+            len(layers), gates[0].shape[1], recurrent[0].shape[1]
+        )
+        first = zero, zero
+    else:
+        first = cast("tuple[Tensor, Tensor]", tuple(map(torch.stack, zip(*states, strict=True))))
+    outputs, hidden, cell = recur(gates, *first, recurrent)
+    return [
+        (output.transpose(0, 1), (last, last_cell))
+        for output, last, last_cell in zip(outputs, hidden, cell, strict=True)
+    ]
 
 
 class Encoder(nn.Module):
@@ -121,12 +162,17 @@ class Encoder(nn.Module):
         return (take(x, flip) if self.reverse_source else x), final
 
     def _layer(self, layer: int, x: Tensor, flip: Tensor, last: Tensor) -> tuple[Tensor, Tensor]:
-        outputs = [run(self.forwards[layer], x)[0]]
-        ends = [take(outputs[0], last)]
+        layers, inputs = [self.forwards[layer]], [x]
         if len(self.backwards) > 0:
-            flipped, _ = run(self.backwards[layer], take(x, flip))
-            outputs.append(take(flipped, flip))
-            ends.append(take(flipped, last))
+            layers.append(self.backwards[layer])
+            inputs.append(take(x, flip))
+        if trains_by_loop(layers[0], x):
+            ran = run_side_by_side(layers, inputs)
+        else:
+            ran = [run(*pair) for pair in zip(layers, inputs, strict=True)]
+        outputs = [output for output, _ in ran]
+        ends = [take(output, last) for output in outputs]
+        outputs[1:] = [take(output, flip) for output in outputs[1:]]
         return torch.cat(outputs, dim=-1), torch.cat(ends, dim=-1).squeeze(1)
 
 
@@ -158,10 +204,7 @@ class DecoderStack(nn.Module):
         return x, tuple(full_precision(torch.stack(part, 1)) for part in zip(*states, strict=True))
 
     def _layer(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        before = tuple(part[:, layer].unsqueeze(0).contiguous() for part in state)
-        outputs, after = run(self.layers[layer], x, before if len(before) > 1 else before[0])
-        parts = after if isinstance(after, tuple) else (after,)
-        return outputs, tuple(part.squeeze(0) for part in parts)
+        return run(self.layers[layer], x, tuple(part[:, layer] for part in state))
 
 
 class CellStack(nn.Module):
@@ -200,6 +243,11 @@ class CellStack(nn.Module):
         if cell is LSTM:
             for linear in (self.embedded, *self.upper):
                 open_forget_gates(cast(nn.Linear, linear).bias[:d_gates])
+
+    @property
+    def is_one_lstm(self) -> bool:
+        """Whether this is one LSTM layer and nothing more, for which loops are written out."""
+        return type(self) is CellStack and self.cell is LSTM and len(self.upper) == 0
 
     def start(self, first: State) -> State:
         """Give what the first step reads, from the first state of every layer."""

@@ -12,8 +12,9 @@ from nmt_cli.models.attention import make_attention, scaled_dot_weights
 from nmt_cli.models.base import flip_index
 from nmt_cli.models.cells import GRU, LSTM, RNN
 from nmt_cli.models.dropout import Dropout, scaled_mask
+from nmt_cli.models.feeding_loop import recur_and_attend
 from nmt_cli.models.positions import sinusoid
-from nmt_cli.models.recurrent_layers import Encoder, RecurrentOptions
+from nmt_cli.models.recurrent_layers import Encoder, RecurrentOptions, run_side_by_side
 from nmt_cli.models.transformer import TransformerOptions
 from nmt_cli.models.transformer import build as build_transformer
 
@@ -283,38 +284,101 @@ def test_multi_head_attention_equals_torchs():
     torch.testing.assert_close(weights, by_head, **CLOSE)
 
 
-def bahdanau_steps(model, name, batch, cotangents):
-    """Every result of one of the two ways to decode, and the gradient of every input."""
-    src_mask, gates, *rest = (x.clone().requires_grad_(x.is_floating_point()) for x in batch)
-    keys, values, hidden, cell = rest
-    memory = (keys, values, src_mask, None)
-    *steps, (state, _) = getattr(model, name)(gates, memory, ((hidden, cell), ()))
-    results = [*steps, *state]
-    decoder, score = model.decoder, model.attention.score
-    weights = [score.query, score.energy, decoder.fed, decoder.recurrent[0]]
-    weights = [module.weight for module in weights]
-    total = sum((result * by).sum() for result, by in zip(results, cotangents, strict=True))
-    return results, torch.autograd.grad(total, [gates, *rest, *weights])
+def tensors_of(tree):
+    return [x for part in tree for x in tensors_of(part)] if isinstance(tree, tuple) else [tree]
+
+
+def assert_fast_way_back_equals_autograds(model, dtype, begin, widths):
+    """Results and gradients of ``all_steps`` are those of ``step_by_step``, padding and all.
+
+    ``begin`` makes the state from tensors (B, 1, w), one for each of ``widths``.
+    """
+    B, S, T, D = 3, 5, 4, model.decoder.recurrent[0].in_features
+    wide = torch.promote_types(dtype, torch.float32)
+    model.to(wide)
+    mask = mask_of([5, 2, 4], S)
+    given = [torch.randn(*shape, dtype=dtype) for shape in ((B, T, 4 * D), (B, S, D), (B, S, D))]
+    given += [torch.randn(B, 1, width, dtype=wide) for width in widths]
+    given = [x.requires_grad_() for x in given]
+    used = [model.decoder.fed, *model.decoder.recurrent]
+    used += [model.readout] if len(widths) == 3 else [model.attention.score.query]
+    weights = [parameter for module in used for parameter in module.parameters()]
+
+    def outcome(way):
+        gates, keys, values, *state = given
+        results = tensors_of(way(gates, (keys, values, mask, None), begin(*state)))
+        torch.manual_seed(1)
+        total = sum((x * torch.randn(x.shape, dtype=wide)).sum() for x in results)
+        return [*results, *torch.autograd.grad(total, [*given, *weights])]
+
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+        fast, slow = outcome(model.all_steps), outcome(model.step_by_step)
+    close = {"rtol": 1e-10, "atol": 1e-10} if dtype == torch.float64 else {"rtol": 0, "atol": 0.1}
+    for ours, theirs in zip(fast, slow, strict=True):
+        torch.testing.assert_close(ours.to(wide), theirs.to(wide), **close)
+
+
+@pytest.mark.parametrize("given_state", [False, True])
+def test_lstms_side_by_side_have_the_results_and_gradients_of_torchs(given_state):
+    layers = [nn.LSTM(3, 4, batch_first=True).double() for _ in range(2)]
+    inputs = [torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    states = [[torch.randn(2, 4).double().requires_grad_() for _ in range(2)] for _ in range(2)]
+    ours = run_side_by_side(layers, inputs, states if given_state else None)
+    theirs = []
+    for layer, x, state in zip(layers, inputs, states, strict=True):
+        first = tuple(part.unsqueeze(0) for part in state) if given_state else None
+        outputs, after = layer(x, first)
+        theirs.append((outputs, tuple(part.squeeze(0) for part in after)))
+    sources = [*(weight for layer in layers for weight in layer.parameters()), *inputs]
+    sources += [part for state in states for part in state if given_state]
+    both = []
+    for results in (tensors_of(tuple(ours)), tensors_of(tuple(theirs))):
+        torch.manual_seed(1)
+        total = sum((x * torch.randn_like(x)).sum() for x in results)
+        both.append([*results, *torch.autograd.grad(total, sources)])
+    for mine, torchs in zip(*both, strict=True):
+        torch.testing.assert_close(mine, torchs, **CLOSE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_bahdanaus_fast_way_back_equals_autograds(dtype):
-    """Results and gradients of ``all_steps`` are those of ``step_by_step``, padding and all."""
     model = build("lstm-attn", attention="bahdanau")
-    B, S, T, D = 3, 5, 4, model.attention.score.query.in_features
-    wide = torch.promote_types(dtype, torch.float32)
-    batch = [mask_of([5, 2, 4], S)]
-    batch += [torch.randn(*shape, dtype=dtype) for shape in ((B, T, 4 * D), (B, S, D), (B, S, D))]
-    batch += [torch.randn(B, 1, D, dtype=wide) for _ in range(2)]
-    shapes = [(B, T, D), (B, T, D), (B, 1, T, S), (B, 1, D), (B, 1, D)]
-    cotangents = [torch.randn(*shape, dtype=wide) for shape in shapes]
-    model.to(wide)
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
-        fast = bahdanau_steps(model, "all_steps", batch, cotangents)
-        slow = bahdanau_steps(model, "step_by_step", batch, cotangents)
-    close = {"rtol": 1e-10, "atol": 1e-10} if dtype == torch.float64 else {"rtol": 0, "atol": 0.1}
-    for ours, theirs in zip((*fast[0], *fast[1]), (*slow[0], *slow[1]), strict=True):
-        torch.testing.assert_close(ours.to(wide), theirs.to(wide), **close)
+    D = model.decoder.recurrent[0].in_features
+    assert_fast_way_back_equals_autograds(
+        model, dtype, lambda hidden, cell: ((hidden, cell), ()), [D, D]
+    )
+
+
+@pytest.mark.parametrize("attention", ["luong-dot", "luong-general"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_input_feedings_fast_way_back_equals_autograds(attention, dtype):
+    model = build("lstm-attn", attention=attention, input_feeding=True).eval()
+    D = model.decoder.recurrent[0].in_features
+    assert_fast_way_back_equals_autograds(
+        model,
+        dtype,
+        lambda hidden, cell, feed: ((hidden, cell), (), feed.squeeze(1)),
+        [D, D, model.d_embed],
+    )
+
+
+def test_input_feedings_way_back_with_dropout_passes_a_gradient_check():
+    B, S, T, D, E = 2, 3, 3, 4, 3
+    shapes = [(B, T, 4 * D), (B, S, D), (B, S, D), (B, D), (B, D), (B, E)]
+    shapes += [(4 * D, E), (4 * D, D), (E, 2 * D), (E,)]
+    given = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    drop = nn.Dropout(0.4)
+    kept = tuple(drop(torch.ones(T, B, width, dtype=torch.float64)) for width in (D, E))
+
+    def steps(gates, keys, values, *rest):
+        state, weights = rest[:3], rest[3:]
+        fed, attention, after = recur_and_attend(
+            gates, keys, values, mask_of([3, 2], S), state, weights, kept
+        )
+        assert torch.equal(fed[:, -1] == 0, kept[1][-1] == 0)
+        return fed, attention, *after
+
+    assert torch.autograd.gradcheck(steps, given)
 
 
 def copy_attention(ours, theirs):
@@ -411,6 +475,16 @@ def test_concat_scores_with_one_matrix_over_both():
     for j in range(3):
         expected = naive_score("luong-concat", attention, s[0, 0], h[0, j], 0)
         torch.testing.assert_close(scores[j], expected, **CLOSE)
+
+
+@pytest.mark.parametrize("stream", [torch.float32, torch.bfloat16])
+def test_dropout_in_one_pass_with_the_sum_is_dropout_and_then_the_sum(stream):
+    dropout, x, result = Dropout(0.3), torch.randn(50, 40, dtype=stream), torch.randn(50, 40)
+    torch.manual_seed(1)
+    fused = dropout.added_to(x, result)
+    torch.manual_seed(1)
+    torch.testing.assert_close(fused, x + dropout(result))
+    assert torch.equal(dropout.eval().added_to(x, result), x + result)
 
 
 @pytest.mark.parametrize("p", [0.004, 0.05, 0.1, 0.3, 0.5, 0.9, 0.999])
