@@ -24,7 +24,10 @@ _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 @dataclass(frozen=True)
 class Precision:
-    """The number format of matrix products; weights, softmax, norms and loss stay fp32."""
+    """The number format of matrix products and of what a layer hands to the next.
+
+    Weights, recurrent state, softmax, the sums within norms, and the loss stay fp32.
+    """
 
     name: PrecisionName
     reason: str

@@ -197,3 +197,9 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 def full_precision(x: Tensor) -> Tensor:
     """Widen half precision to fp32: recurrent state is handed on in at least that."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def working_precision(x: Tensor) -> Tensor:
+    """Give x in the number format of products here: half precision within autocast."""
+    kind = x.device.type
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x

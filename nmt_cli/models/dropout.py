@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -26,14 +27,33 @@ class Dropout(nn.Module):
             return F.dropout(x, self.p)
         return x * scaled_mask(x, self.p)
 
+    def added_to(self, x: Tensor, result: Tensor) -> Tensor:
+        """Give x + dropout(result); on a CPU in one pass, if both are of one number format."""
+        kept = self.mask(result) if x.device.type == "cpu" and x.dtype == result.dtype else None
+        return x + self(result) if kept is None else torch.addcmul(x, result, kept)
+
+    def mask(self, like: Tensor) -> Tensor | None:
+        """Draw the factors of a tensor, or None where every one is 1."""
+        if not self.training or self.p == 0.0:
+            return None
+        if like.device.type != "cpu":
+            return F.dropout(torch.ones_like(like), self.p)
+        return scaled_mask(like, self.p)
+
 
 def scaled_mask(x: Tensor, p: float) -> Tensor:
     """Draw a mask like ``x``: 0 with a probability within 2 % of p, else what keeps the mean."""
     coarse = p <= 0.5 and abs(round(256 * p) - 256 * p) <= 0.02 * 256 * p
     lane, levels = (torch.int8, 1 << 8) if coarse else (torch.int16, 1 << 16)
     dropped = round(p * levels)
-    words = torch.empty((x.numel() * lane.itemsize + 7) // 8, dtype=torch.int64)
-    words.random_(-(1 << 63), None)
+    words = random_words((x.numel() * lane.itemsize + 7) // 8)
     lanes = words.view(lane)[: x.numel()].view(x.shape)
-    keep = lanes >= dropped - levels // 2
+    keep = torch.ge(lanes, dropped - levels // 2, out=lanes)  # far faster into numbers than bools
     return keep.to(x.dtype).mul_(levels / (levels - dropped))
+
+
+def random_words(count: int) -> Tensor:
+    """Draw 64-bit words (int64), by a generator twice as fast as torch's that torch's seeds."""
+    seed = int(torch.randint(1 << 62, ()))
+    drawn: Tensor = torch.from_numpy(np.random.SFC64(seed).random_raw(count).view(np.int64))
+    return drawn

@@ -65,7 +65,7 @@ class TokenShift(nn.Module):
         """Blend x (B, T, D) after past (B, 1, D): one (B, T, D) a blend, and the new past."""
         joined, past = extend(past, x)
         before = joined[:, :-1]
-        return [torch.lerp(before, x, share) for share in self.own_share], past
+        return [torch.lerp(before, x, share) for share in self.own_share.to(x.dtype)], past
 
 
 class Place(NamedTuple):

@@ -30,6 +30,7 @@ from nmt_cli.models.base import (
     flip_index,
     register,
     take,
+    working_precision,
 )
 from nmt_cli.models.dropout import Dropout
 from nmt_cli.models.options import MOST_LAYERS, WIDEST, require
@@ -231,10 +232,18 @@ class CrossAttention(nn.Module):
         return out, by_row
 
 
+class RMSNorm(nn.RMSNorm):
+    """Torch's, with the scale rounded to what it scales, as its fused kernel wants it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise x (..., D)."""
+        return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+
+
 def make_norm(options: SkeletonOptions) -> nn.Module:
     """Make a normalisation of the kind asked for."""
     if options.normalization == "rms":
-        return nn.RMSNorm(options.d_model, eps=1e-6)
+        return RMSNorm(options.d_model, eps=1e-6)
     return nn.LayerNorm(options.d_model)
 
 
@@ -253,7 +262,7 @@ class Residual(nn.Module):
 
     def leave(self, x: Tensor, result: Tensor) -> Tensor:
         """Add the sublayer's result to the stream."""
-        x = x + self.dropout(result)
+        x = self.dropout.added_to(x, result)
         return x if self.pre else self.norm(x)
 
 
@@ -459,7 +468,7 @@ class Stack(Seq2Seq):
         if self.sinusoidal:
             steps = torch.arange(tokens.shape[1], device=tokens.device)
             x = x + sinusoid(position[:, None] + steps, self.d_model).to(x.dtype)
-        return self.dropout(x)
+        return self.dropout(working_precision(x))
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Tree:
         """Give (mask, per decoder layer the cross-attention keys and values), or (vector,)."""

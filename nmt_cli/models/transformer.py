@@ -184,7 +184,8 @@ class CausalAttention(SelfAttention, Mixer):
         """Attend from x (B, T, D) over the positions kept and its own."""
         past_k, past_v = cast(KeysValues, state)
         q, k, v = self.split(x, position)
-        k, v = torch.cat([past_k.to(k.dtype), k], 2), torch.cat([past_v.to(v.dtype), v], 2)
+        if past_k.shape[2] > 0:
+            k, v = torch.cat([past_k.to(k.dtype), k], 2), torch.cat([past_v.to(v.dtype), v], 2)
         T, S = q.shape[2], k.shape[2]
         steps = torch.arange(S, device=x.device)
         distance = steps - steps[S - T :, None]  # (T, S)
