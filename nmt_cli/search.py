@@ -99,7 +99,8 @@ def best_continuations(totals: Tensor, log_probs: Tensor, step: Step) -> Candida
     """
     B, K, V = log_probs.shape
     count, blocks = min(2 * K, K * V), -(-V // _BLOCK)
-    padded = F.pad(log_probs, (0, blocks * _BLOCK - V), value=-math.inf)
+    missing = blocks * _BLOCK - V
+    padded = F.pad(log_probs, (0, missing), value=-math.inf) if missing else log_probs
     of_block = padded.view(B, K, blocks, _BLOCK)
     best = (of_block.amax(-1) + totals.unsqueeze(-1)).flatten(1)  # (B, K * blocks)
     block = best.topk(min(count, K * blocks), dim=1).indices  # (B, N)
@@ -175,8 +176,10 @@ class _Sentence:
     def is_done(self, best_alive: float, length: int) -> bool:
         """Tell whether the hypotheses wanted are found.
 
-        A beam goes on until nothing alive can still be among them, since a few poor ends must
-        not stop it; greedy search takes its first end, and samples are all drawn to theirs.
+        A beam goes on until as many have ended as it is wide, since a poor end or two must not
+        stop it, or nothing alive would be among those wanted even if the rest of it, of as many
+        tokens as ``_longest`` says, were certain. With a beam of 1 that is the first end. Samples
+        are all drawn to theirs.
 
         Args:
             best_alive: log P of the best hypothesis that goes on; log P only falls.
@@ -186,11 +189,15 @@ class _Sentence:
             return True
         if self.sampled or len(self.finished) < self.options.n_best:
             return False
-        if self.options.beam == 1:
+        if len(self.finished) >= self.options.beam:
             return True
         alpha = self.options.length_penalty
-        kindest = max(length_penalty(n, alpha) for n in (length + 1, self.limit))
+        kindest = max(length_penalty(n, alpha) for n in (length + 1, self._longest(length)))
         return self.best()[-1].score >= best_alive / kindest
+
+    def _longest(self, length: int) -> int:
+        """Give how long what is alive is thought to become: a fifth longer, and two tokens."""
+        return min(self.limit, length + length // 5 + 2)
 
     def best(self) -> list[Hypothesis]:
         return sorted(self.finished, key=lambda h: h.score, reverse=True)[: self.options.n_best]
