@@ -7,12 +7,13 @@ H heads, V vocabulary, K beam. Tensors are batch first; a mask is bool with True
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from nmt_cli.errors import NmtError
 from nmt_cli.models.options import parse
@@ -76,6 +77,26 @@ def select(tree: Tree, rows: Tensor) -> Tree:
 def parameter_count(model: nn.Module) -> int:
     """Count the parameters, a shared one once."""
     return sum(p.numel() for p in model.parameters())
+
+
+class Uninitialised(TorchFunctionMode):
+    """Within it ``nn.init`` does nothing: for a model whose weights are about to be loaded.
+
+    On the meta device the initialisations would also load torch's compiler, for a second.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Give back the tensor that was to be filled."""
+        given = dict(kwargs or {})
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
 
 
 class Vocabulary(NamedTuple):
