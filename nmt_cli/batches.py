@@ -43,6 +43,15 @@ class Batch(NamedTuple):
             return Batch(*(tensor.pin_memory().to(device, non_blocking=True) for tensor in self))
         return Batch(*(tensor.to(device) for tensor in self))
 
+    def in_parts(self, count: int) -> list[Batch]:
+        """Cut into so many parts of about as many sentences, or into single ones."""
+        tensors = (self.src, self.src_mask, self.tgt, self.tgt_mask)
+        parts = zip(*(tensor.chunk(count) for tensor in tensors), strict=True)
+        return [
+            Batch(src, src_mask, tgt, tgt_mask, predicted_places(tgt_mask))
+            for src, src_mask, tgt, tgt_mask in parts
+        ]
+
 
 class Position(NamedTuple):
     """How far training has come: batches already used of an epoch."""
@@ -86,8 +95,13 @@ def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 def collate(pairs: Sequence[IdPair]) -> Batch:
     """Pad pairs to one batch."""
     tgt, tgt_mask = pad([pair.tgt for pair in pairs])
-    predicted = tgt_mask[:, 1:].flatten().nonzero().squeeze(1)
-    return Batch(*pad([pair.src for pair in pairs]), tgt, tgt_mask, predicted)
+    src, src_mask = pad([pair.src for pair in pairs])
+    return Batch(src, src_mask, tgt, tgt_mask, predicted_places(tgt_mask))
+
+
+def predicted_places(tgt_mask: Tensor) -> Tensor:
+    """Find the real targets of a (B, T + 1) mask among the B*T positions after BOS."""
+    return tgt_mask[:, 1:].flatten().nonzero().squeeze(1)
 
 
 def cut(order: Sequence[int], lengths: Sequence[int], size: BatchSize) -> list[list[int]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, TextIO
 
 import typer
 
 from nmt_cli import __version__, signals
 from nmt_cli.commands import archs, data, doctor, evaluate, export, runs, score, train, translate
-from nmt_cli.errors import NmtError
+from nmt_cli.errors import NmtError, NmtWarning, is_out_of_memory
 
 app = typer.Typer(
     name="nmt",
@@ -65,6 +66,8 @@ def run() -> int:
     """Run the command line and give the exit code."""
     if sys.stdout is None:
         return _failed("stdout is closed, so there is nowhere to write to; use > /dev/null", 2)
+    warnings.showwarning = _show_warning
+    warnings.simplefilter("always", NmtWarning)
     try:
         result = app(prog_name="nmt", standalone_mode=False)
         sys.stdout.flush()
@@ -83,16 +86,25 @@ def run() -> int:
         where = f"{error.filename}: " if error.filename else "output cannot be written: "
         return _failed(f"{where}{error.strerror or error}", 1)
     except Exception as error:
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             return _failed("out of memory; try a smaller --batch-tokens or --size", 1)
         return _failed(f"{type(error).__name__}: {error} (NMT_DEBUG=1 shows where)", 1)
     return result if isinstance(result, int) else 0
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    """Recognise torch's RuntimeError for memory by its words; it has no class on a CPU."""
-    words = ("can't allocate memory", "not enough memory", "out of memory")
-    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show a warning of ours as one line, any other as Python does."""
+    if issubclass(category, NmtWarning):
+        sys.stderr.write(f"warning: {message}\n")
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
 
 def _failed(message: str, code: int) -> int:

@@ -215,6 +215,7 @@ class Asked(TypedDict, total=False):
     dropout: float | None
     label_smoothing: float | None
     clip_norm: float | None
+    on_divergence: str
     average: int | None
     patience: int
     tokenizer: Kind
@@ -234,7 +235,7 @@ class Asked(TypedDict, total=False):
 
 _TRAINING = (
     "accumulate", "average", "patience", "validate_every", "save_every", "lr", "warmup", "schedule",
-    "label_smoothing", "clip_norm",
+    "label_smoothing", "clip_norm", "on_divergence",
 )  # fmt: skip
 
 

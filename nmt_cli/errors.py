@@ -1,4 +1,4 @@
-"""The one exception that a user sees, as one line on stderr."""
+"""The one exception and the one warning that a user sees, each as one line on stderr."""
 
 
 class NmtError(Exception):
@@ -14,3 +14,13 @@ class WorkFailed(NmtError):
     """The input was good but the work failed (diverged, disk full): exit code 1."""
 
     exit_code = 1
+
+
+class NmtWarning(UserWarning):
+    """Something the user should know, told from deep within the work: ``warning: message``."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Recognise torch's RuntimeError for memory by its words; it has no class on a CPU."""
+    words = ("can't allocate memory", "not enough memory", "out of memory")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)

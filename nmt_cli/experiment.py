@@ -21,6 +21,7 @@ from nmt_cli.config import Config, resolve_training
 from nmt_cli.corpus.pairs import Pair
 from nmt_cli.corpus.preflight import preflight
 from nmt_cli.corpus.splits import load_splits
+from nmt_cli.divergence import MOST_ROLLBACKS, Diverged
 from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.evaluation import Report, evaluate, make_sample, translate_sample
 from nmt_cli.loss import smoothed_cross_entropy
@@ -38,8 +39,10 @@ from nmt_cli.subwords import SubwordSampler
 from nmt_cli.tokenizer import Tokenizer
 from nmt_cli.training import (
     Event,
+    RolledBack,
     SaveDue,
     Score,
+    Skipped,
     Step,
     Stopped,
     Trainer,
@@ -492,7 +495,7 @@ class _Session:
         )
         self.wants_attention = watcher.wants_attention
         yield Prepared(self.options.last_step, self.per_epoch, self.trainer.progress.step)
-        for event in self.trainer.run(watcher.interrupted, watcher.save_asked):
+        for event in self._run(watcher):
             self._keep(event)
             yield event
             if isinstance(event, Validated):
@@ -501,6 +504,21 @@ class _Session:
                 yield self._how_to_go_on(event.step)
                 return
         yield from self._finish(watcher)
+
+    def _run(self, watcher: Watcher) -> Iterator[Event]:
+        """Run the trainer, and roll it back where it diverges, if that is wished."""
+        while True:
+            try:
+                yield from self.trainer.run(watcher.interrupted, watcher.save_asked)
+                return
+            except Diverged as error:
+                progress, steps = self.trainer.progress, self.trainer.progress.step
+                if self.options.on_divergence == "stop" or progress.rollbacks >= MOST_ROLLBACKS:
+                    raise
+                tensors, values = self.folder.load_state()
+                self.trainer.roll_back(tensors, values["trainer"])
+                now = self.trainer.progress
+                yield RolledBack(now.step, steps + 1, str(error), now.lr_factor)
 
     def _how_to_go_on(self, step: int) -> Note:
         if self.folder.is_beside():
@@ -514,6 +532,11 @@ class _Session:
         """Write to disk what an event is about."""
         if isinstance(event, Step):
             self.log_size = self.folder.append_log({**event._asdict(), "time": time.time()})
+        elif isinstance(event, Skipped | RolledBack):
+            kind = "skipped" if isinstance(event, Skipped) else "rolled_back"
+            self.log_size = self.folder.append_log(
+                {**event._asdict(), kind: True, "time": time.time()}
+            )
         elif isinstance(event, Validated):
             if event.best:
                 self.folder.write_weights(self.trainer.best_weights)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -19,15 +19,14 @@ from torch import Tensor
 from nmt_cli.averaging import Weights, make_average
 from nmt_cli.batches import Batch, Position, TrainingBatches
 from nmt_cli.compiling import compiled
-from nmt_cli.errors import WorkFailed
+from nmt_cli.divergence import MOST_SKIPPED, Diverged, Health
+from nmt_cli.errors import is_out_of_memory
 from nmt_cli.loss import loss_and_gradient
 from nmt_cli.models.base import Seq2Seq
 from nmt_cli.precision import Precision
 
 LOSS_ROWS = 1024
 """Target positions projected to the vocabulary at once."""
-_HOPELESS_FACTOR = 10.0
-_HOPELESS_STEPS = 20
 _SMALLEST_SCALE = 1.0
 
 
@@ -54,6 +53,8 @@ class TrainingOptions:
     last_step: int | None
     minutes: float | None
     """Wall-clock bound on training, validations included."""
+    on_divergence: Literal["stop", "rollback"] = "stop"
+    """What follows on a loss that stays wrong."""
 
 
 class Score(NamedTuple):
@@ -77,6 +78,27 @@ class Step(NamedTuple):
     lr: float
     tokens_per_s: float
     """Real target tokens per second."""
+
+
+class Skipped(NamedTuple):
+    """An optimizer step was left out, as its loss or gradients were of no use."""
+
+    step: int
+    epoch: int
+    lr: float
+    why: str
+    """With the batch that it was about."""
+
+
+class RolledBack(NamedTuple):
+    """Training goes on from an earlier state, past the batches read since, at a lower rate."""
+
+    step: int
+    """The step of that state."""
+    diverged_at: int
+    why: str
+    lr_factor: float
+    """What all rates are multiplied by from here on."""
 
 
 class Validated(NamedTuple):
@@ -110,7 +132,7 @@ class Stopped(NamedTuple):
     """Whether it was told to stop, so that the last weights are not validated."""
 
 
-Event = Step | Validated | SaveDue | Warned | Stopped
+Event = Step | Skipped | RolledBack | Validated | SaveDue | Warned | Stopped
 
 
 def learning_rate(step: int, options: TrainingOptions) -> float:
@@ -182,9 +204,25 @@ class Progress:
     best: Score | None = None
     stale: int = 0
     """Validations since the best."""
-    hopeless: int = 0
-    """Steps in a row whose loss was absurdly high."""
+    health: Health = field(default_factory=Health)
+    rollbacks: int = 0
+    parts: int = 1
+    """In which a batch is read, as there is no memory for it at once."""
     seconds: float = 0.0
+
+    @property
+    def lr_factor(self) -> float:
+        """What rates are multiplied by: half for every rollback."""
+        return 0.5**self.rollbacks
+
+
+class _Outcome(NamedTuple):
+    """What became of a step."""
+
+    loss: float
+    tokens: int
+    fault: str | None
+    """Why it was not taken."""
 
 
 class Trainer:
@@ -204,11 +242,12 @@ class Trainer:
         self.options = options
         self.precision = precision
         self.progress = Progress()
+        self._warnings: list[str] = []
         self._forward = compiled(teacher_forced) if compile else teacher_forced
         self._batches = batches
         self._validate = validate
         self._device = next(model.parameters()).device
-        self._absurd = _HOPELESS_FACTOR * math.log(tgt_vocab)
+        self._guessing = math.log(tgt_vocab)
         self.optimizer = torch.optim.AdamW(
             model.parameters(),
             lr=options.lr,
@@ -233,31 +272,37 @@ class Trainer:
             save_asked: asked after each step whether to save and go on.
 
         Raises:
-            WorkFailed: when the loss is or stays hopeless.
+            Diverged: when the loss stays of no use.
         """
         options, progress = self.options, self.progress
         self.model.train()
         stream = self._batches.start_from(progress.position)
         started = time.perf_counter() - progress.seconds
+        if options.on_divergence == "rollback" and progress.step == 0 and progress.rollbacks == 0:
+            yield SaveDue(0)
         while not (reason := self.reason_to_stop(interrupted)):
             began = time.perf_counter()
             step_batches = [next(stream) for _ in range(options.accumulate)]
             self._set_rate()
-            loss, tokens, warning = self._step([batch for _, batch in step_batches])
+            outcome = self._step([batch for _, batch in step_batches])
             progress.step += 1
             progress.position = step_batches[-1][0]
-            if warning:
-                yield Warned(warning)
-            speed = tokens / (time.perf_counter() - began)
-            yield Step(progress.step, progress.position.epoch, loss, self._rate, speed)
+            yield from map(Warned, self._warnings)
+            self._warnings = []
+            epoch = progress.position.epoch
+            if outcome.fault:
+                yield Skipped(progress.step, epoch, self._rate, outcome.fault)
+            else:
+                speed = outcome.tokens / (time.perf_counter() - began)
+                yield Step(progress.step, epoch, outcome.loss, self._rate, speed)
             if progress.step % options.validate_every == 0:
                 yield self._validation()
             progress.seconds = time.perf_counter() - started
             due = save_asked() or progress.step % options.save_every == 0
-            if due and not progress.hopeless:
+            if due and self._is_sound():
                 yield SaveDue(progress.step)
         saved = progress.step > 0 and progress.step % options.save_every == 0
-        if not saved and not progress.hopeless:
+        if not saved and self._is_sound():
             yield SaveDue(progress.step)
         if not interrupted() and (
             progress.step % options.validate_every != 0 or progress.best is None
@@ -280,31 +325,65 @@ class Trainer:
             return f"no improvement in {progress.stale} validations"
         return None
 
+    def _is_sound(self) -> bool:
+        """Tell whether the weights may replace those of an earlier state."""
+        return self.progress.health.sound and all(
+            bool(weights.isfinite().all()) for weights in self.model.parameters()
+        )
+
     def _set_rate(self) -> None:
-        self._rate = learning_rate(self.progress.step + 1, self.options)
+        rate = learning_rate(self.progress.step + 1, self.options)
+        self._rate = rate * self.progress.lr_factor
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate
 
-    def _step(self, batches: list[Batch]) -> tuple[float, int, str | None]:
-        """Take one optimizer step over the batches: loss per token, tokens, a warning or None."""
+    def _step(self, batches: list[Batch]) -> _Outcome:
+        """Take one optimizer step over the batches, or leave it out."""
         tokens = sum(len(batch.predicted) for batch in batches)
         batches = [batch.to(self._device) for batch in batches]
         loss, norm = self._gradients(batches, tokens)
-        warning = None
+        fault = None
         if not self.scaler.is_enabled():
-            self._check(loss, norm)
+            fault = self._judged(loss, norm, batches)
         elif math.isfinite(loss):  # fp16 may overflow: then the step is skipped, the scale lowered
-            self._check_hopeless(loss)
+            self._count(loss)
+        if fault:
+            self.optimizer.zero_grad(set_to_none=True)
+            return _Outcome(loss, tokens, fault)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.scaler.is_enabled() and self.scaler.get_scale() < _SMALLEST_SCALE:
-            warning = self._leave_fp16(batches, tokens)
+            self._leave_fp16(batches, tokens)
         self.optimizer.zero_grad(set_to_none=True)
         self.average.after_step(self.progress.step + 1, weights_of(self.model))
-        return loss, tokens, warning
+        return _Outcome(loss, tokens, None)
 
     def _gradients(self, batches: list[Batch], tokens: int) -> tuple[float, float]:
-        """Form the clipped gradients: the loss per token, and their norm before."""
+        """Form the clipped gradients: the loss per token, and their norm before.
+
+        Where memory does not suffice for a batch, this and all that follow are taken in parts.
+        """
+        progress, largest = self.progress, max(len(batch.src) for batch in batches)
+        while True:
+            try:
+                return self._accumulated(batches, tokens)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or progress.parts >= largest:
+                    raise
+            self.optimizer.zero_grad(set_to_none=True)
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()
+            progress.parts *= 2
+            self._warnings.append(
+                f"out of memory at step {progress.step + 1}: from here on each batch is read in "
+                f"{progress.parts} parts, whose gradients add up to the same; a smaller "
+                "--batch-tokens with --accumulate saves the attempt"
+            )
+
+    def _accumulated(self, batches: list[Batch], tokens: int) -> tuple[float, float]:
+        parts = self.progress.parts
+        if parts > 1:
+            batches = [part for batch in batches for part in batch.in_parts(parts)]
         total = torch.zeros((), device=self._device)
         scale = self.scaler.scale(torch.ones((), device=self._device)) / tokens
         with self.precision.autocast(self._device):
@@ -318,38 +397,53 @@ class Trainer:
         loss, before = torch.stack([total, norm.float()]).tolist()  # a GPU is waited for once
         return loss / tokens, before
 
-    def _check(self, loss: float, norm: float) -> None:
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            what = f"loss {loss:g}" if not math.isfinite(loss) else f"gradient norm {norm:g}"
-            raise WorkFailed(self._diverged(f"the {what} is not finite (nan or inf)"))
-        self._check_hopeless(loss)
+    def _judged(self, loss: float, norm: float, batches: list[Batch]) -> str | None:
+        """Count a step, and say why it must not be taken, or None.
 
-    def _check_hopeless(self, loss: float) -> None:
-        self.progress.hopeless = self.progress.hopeless + 1 if loss > self._absurd else 0
-        if self.progress.hopeless >= _HOPELESS_STEPS:
-            raise WorkFailed(
-                self._diverged(
-                    f"the loss {loss:.4g} is not nan or inf yet, but has been above "
-                    f"{self._absurd:.4g}, ten times that of guessing, for {_HOPELESS_STEPS} steps"
-                )
-            )
-
-    def _diverged(self, what: str) -> str:
+        Raises:
+            Diverged: if training should not go on.
+        """
+        health = self.progress.health
+        fault = health.fault(loss, norm)
+        if fault is None:
+            self._count(loss)
+            return None
+        try:
+            health.leave_out(fault)
+        except Diverged as error:
+            raise self._diverged(error) from None
+        pairs = sum(len(batch.src) for batch in batches)
+        epoch, number = self.progress.position
         return (
+            f"{fault}, at learning rate {self._rate:.3g}, in a batch of {pairs} pairs (epoch "
+            f"{epoch}, after its batch {number}): left out, {health.skipped} of at most "
+            f"{MOST_SKIPPED} in a row"
+        )
+
+    def _count(self, loss: float) -> None:
+        try:
+            self.progress.health.take(loss, self._guessing)
+        except Diverged as error:
+            raise self._diverged(error) from None
+
+    def _diverged(self, error: Diverged) -> Diverged:
+        return Diverged(
             f"training diverged at step {self.progress.step + 1}, learning rate {self._rate:.3g}: "
-            f"{what}; nothing was saved since the loss went wrong. Train anew with a lower --lr (a "
-            "tenth), a longer --warmup or a lower --clip-norm"
+            f"{error}; nothing was saved since the loss went wrong. Train anew with a lower --lr "
+            "(a tenth), a longer --warmup or a lower --clip-norm"
             + (", or --precision fp32" if self.precision.name != "fp32" else "")
         )
 
-    def _leave_fp16(self, batches: list[Batch], tokens: int) -> str:
+    def _leave_fp16(self, batches: list[Batch], tokens: int) -> None:
         """Go on in fp32 when fp16 overflows at any scale but fp32 does not."""
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler = torch.amp.GradScaler(self._device.type, enabled=False)
         self.precision = Precision("fp32", "fp16 overflowed")
-        self._check(*self._gradients(batches, tokens))
-        self.optimizer.step()
-        return f"fp16 overflows again and again at step {self.progress.step + 1}: going on in fp32"
+        if self._judged(*self._gradients(batches, tokens), batches) is None:
+            self.optimizer.step()
+        self._warnings.append(
+            f"fp16 overflows again and again at step {self.progress.step + 1}: going on in fp32"
+        )
 
     def _validation(self) -> Validated:
         progress, began = self.progress, time.perf_counter()
@@ -358,7 +452,7 @@ class Trainer:
         self.model.eval()
         score = self._validate(self.model)
         self.model.train()
-        sound = math.isfinite(score.loss) and not progress.hopeless
+        sound = math.isfinite(score.loss) and progress.health.sound
         best = sound and score.beats(progress.best)
         progress.stale = 0 if best else progress.stale + 1
         if best:
@@ -383,7 +477,9 @@ class Trainer:
             "position": list(progress.position),
             "best": list(progress.best) if progress.best else None,
             "stale": progress.stale,
-            "hopeless": progress.hopeless,
+            "health": asdict(progress.health),
+            "rollbacks": progress.rollbacks,
+            "parts": progress.parts,
             "seconds": progress.seconds,
             "precision": self.precision.name,
             "scaler": self.scaler.state_dict(),
@@ -417,9 +513,19 @@ class Trainer:
             position=Position(*values["position"]),
             best=Score(*values["best"]) if values["best"] else None,
             stale=values["stale"],
-            hopeless=values["hopeless"],
+            health=Health(**values["health"]),
+            rollbacks=values["rollbacks"],
+            parts=values["parts"],
             seconds=values["seconds"],
         )
+
+    def roll_back(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Go back to a state, but not to its place in the data, and halve the rate."""
+        now = self.progress
+        self.optimizer.zero_grad(set_to_none=True)
+        self.restore(tensors, values)
+        self.progress.position, self.progress.seconds = now.position, now.seconds
+        self.progress.rollbacks = now.rollbacks + 1
 
 
 def weights_of(model: Seq2Seq) -> Weights:

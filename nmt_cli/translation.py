@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -12,8 +13,9 @@ from torch import Tensor
 
 from nmt_cli.batches import BatchSize, cut, pad
 from nmt_cli.corpus.lines import is_blank
-from nmt_cli.errors import NmtError
+from nmt_cli.errors import NmtError, NmtWarning, is_out_of_memory
 from nmt_cli.models import Seq2Seq, Vocabulary, architecture
+from nmt_cli.models.base import Uninitialised
 from nmt_cli.models.ensemble import Ensemble
 from nmt_cli.models.options import parse
 from nmt_cli.packing import LINEARS, pack
@@ -73,6 +75,10 @@ class Task(NamedTuple):
     options: SearchOptions
     expand: Expand
 
+    def part(self, begin: int, end: int) -> Task:
+        """Take some of the sentences."""
+        return self._replace(sources=self.sources[begin:end], keys=self.keys[begin:end])
+
 
 @dataclass(frozen=True)
 class Searcher:
@@ -82,7 +88,22 @@ class Searcher:
     precision: Precision
 
     def __call__(self, task: Task) -> list[list[Hypothesis]]:
-        """Search one batch."""
+        """Search one batch; in halves, if there is no memory for it at once."""
+        try:
+            return self._search(task)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or len(task.sources) == 1:
+                raise
+        warnings.warn(
+            f"out of memory for a batch of {len(task.sources)} sentences: it is searched in "
+            "halves; a smaller --batch-tokens saves the attempt",
+            NmtWarning,
+            stacklevel=2,
+        )
+        half = len(task.sources) // 2
+        return [*self(task.part(0, half)), *self(task.part(half, len(task.sources)))]
+
+    def _search(self, task: Task) -> list[list[Hypothesis]]:
         device = next(self.model.parameters()).device
         src, mask = pad(task.sources)
         with self.precision.autocast(device):
@@ -266,9 +287,10 @@ def load_model(run: RunFolder, device: torch.device) -> Seq2Seq:
         raise NmtError(f"{run.path / 'config.json'}: {error}") from None
     sizes = config["vocab"]
     vocab = Vocabulary(sizes["src"], sizes["tgt"], bool(sizes.get("shared")))
-    with torch.device("meta"):
+    with Uninitialised(), torch.device("meta"):
         run.require_fit(arch.build(options, vocab))
-    model = arch.build(options, vocab)
+    with Uninitialised():
+        model = arch.build(options, vocab)
     run.load_weights(model)
     return model.to(device).eval()
 

@@ -1,4 +1,6 @@
 import copy
+import itertools
+import json
 import math
 
 import pytest
@@ -6,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from nmt_cli.batches import BatchSize, TrainingBatches, collate, with_ends
+from nmt_cli.divergence import MOST_SKIPPED, Diverged, Health
 from nmt_cli.errors import WorkFailed
 from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.models import Vocabulary, architecture
@@ -19,6 +22,7 @@ from nmt_cli.precision import (
 from nmt_cli.training import (
     SaveDue,
     Score,
+    Skipped,
     Step,
     Stopped,
     Trainer,
@@ -240,8 +244,75 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_step_rate_and_advice():
         next(events)
     with torch.no_grad():
         trainer.model.readout.weight.fill_(math.nan)
-    with pytest.raises(WorkFailed, match=r"step 4, learning rate 0\.00.*nan.*a lower --lr"):
+    skipped = list(itertools.islice((e for e in events if isinstance(e, Skipped)), MOST_SKIPPED))
+    assert [event.step for event in skipped] == [4, 5, 6, 7, 8]
+    assert all("pairs (epoch" in event.why for event in skipped)
+    with pytest.raises(Diverged, match=r"step 9, learning rate 0\.00.*nan.*a lower --lr"):
         list(events)
+
+
+def spoilt(trainer, steps, loss):
+    """Give the trainer another loss in some calls, counted from 1."""
+    gradients, calls = trainer._gradients, itertools.count(1)
+    trainer._gradients = lambda batches, tokens: (
+        (loss, gradients(batches, tokens)[1])
+        if next(calls) in steps
+        else gradients(batches, tokens)
+    )
+    return trainer
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_step_of_no_use_changes_no_weight_and_training_goes_on(loss):
+    trainer, before = spoilt(make_trainer(last_step=8, average=0), {3, 4}, loss), {}
+    for event in trainer.run(never):
+        if isinstance(event, Skipped):
+            assert all(torch.equal(w, before[n]) for n, w in enumerate(trainer.model.parameters()))
+            assert f"{loss:g}" in event.why and f"{event.step - 2} of at most 5" in event.why
+        before = dict(enumerate(w.clone() for w in trainer.model.parameters()))
+        assert not isinstance(event, Step) or event.step not in {3, 4}
+    assert trainer.progress.step == 8 and trainer.progress.health.seen == 6
+
+
+def test_a_spike_is_told_from_the_usual_losses_and_left_out():
+    health = Health()
+    for n in range(300):
+        assert health.fault(3 + n % 2, 1.0) is None
+        health.take(3 + n % 2, guessing=8.0)
+    assert health.mean == pytest.approx(3.5, abs=0.02)
+    assert health.fault(6.9, 1.0) is None  # below twice the usual
+    assert "far above the usual 3.5" in health.fault(8.0, 1.0)
+    assert "norm inf" in health.fault(3.0, math.inf)
+    for _ in range(MOST_SKIPPED):
+        health.leave_out("a spike")
+    with pytest.raises(Diverged, match="a spike, after 5 steps in a row"):
+        health.leave_out("a spike")
+
+
+def test_no_spike_is_told_before_the_usual_is_known():
+    health = Health()
+    for _ in range(100):
+        health.take(3.0, guessing=8.0)
+    assert health.fault(50.0, 1.0) is None
+
+
+def test_rolling_back_takes_the_state_but_neither_its_rate_nor_its_place_in_the_data():
+    trainer = make_trainer(last_step=30, average=0, schedule="constant", warmup=0, lr=0.01)
+    events = trainer.run(never)
+    for _ in range(4):
+        next(events)
+    tensors, values = trainer.state()
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    values = json.loads(json.dumps(values))
+    for _ in range(3):
+        next(events)
+    position = trainer.progress.position
+    trainer.roll_back(tensors, values)
+    assert (trainer.progress.step, trainer.progress.position) == (4, position)
+    for name, weights in trainer.model.named_parameters():
+        assert torch.equal(weights, tensors[f"model.{name}"])
+    step = next(trainer.run(never))
+    assert (step.step, step.lr) == (5, 0.005)
 
 
 def test_an_absurd_loss_for_twenty_steps_is_divergence():

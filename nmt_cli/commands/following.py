@@ -16,7 +16,7 @@ import typer
 from nmt_cli.display import Bar, Screen, report_table
 from nmt_cli.experiment import Evaluated, Note, Prepared, RunEvent, Sampled, Watcher
 from nmt_cli.signals import raise_when_interrupted
-from nmt_cli.training import Step, Stopped, Validated, Warned
+from nmt_cli.training import RolledBack, Skipped, Step, Stopped, Validated, Warned
 
 if TYPE_CHECKING:
     from nmt_cli.tracking import Tracker
@@ -123,6 +123,15 @@ def _show_training(events: Iterator[RunEvent], per_epoch: int, bar: Bar, screen:
             )
         elif isinstance(event, Sampled) and event.number == 1:
             screen.note(f"  {event.source}  ->  {event.translation}")
+        elif isinstance(event, Skipped):
+            bar.advance(1)
+            screen.note(f"warning: step {event.step}: {event.why}")
+        elif isinstance(event, RolledBack):
+            bar.start_from(event.step)
+            screen.note(
+                f"warning: {event.why.partition(';')[0]}: going on from the state of step "
+                f"{event.step}, past the batches since, at {event.lr_factor:g} of the rate"
+            )
         elif isinstance(event, Warned):
             screen.note(f"warning: {event.message}")
         elif isinstance(event, Stopped):

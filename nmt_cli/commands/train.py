@@ -42,6 +42,13 @@ class Schedule(str, Enum):
     constant = "constant"
 
 
+class OnDivergence(str, Enum):
+    """What follows on a loss that stays wrong."""
+
+    stop = "stop"
+    rollback = "rollback"
+
+
 class TokenizerKind(str, Enum):
     """What text is cut into."""
 
@@ -175,6 +182,13 @@ def train(
         float | None,
         typer.Option(min=0, callback=finite, help="Largest norm of the gradient; 0: any."),
     ] = None,
+    on_divergence: Annotated[
+        OnDivergence,
+        typer.Option(
+            help="When the loss stays nan, inf or far too high: stop, or go back to the last saved "
+            "state, past the batches since, at half the rate (at most 3 times)."
+        ),
+    ] = OnDivergence.stop,
     average: Annotated[
         int | None,
         typer.Option(
@@ -374,6 +388,7 @@ def train(
             "dropout": dropout,
             "label_smoothing": label_smoothing,
             "clip_norm": clip_norm,
+            "on_divergence": on_divergence.value,
             "average": average,
             "patience": patience,
             "tokenizer": tokenizer.value,
