@@ -190,7 +190,16 @@ class RunFolder:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with held(self.path):
+            self._sweep()
             yield
+
+    def _sweep(self) -> None:
+        """Remove what a killed process was writing; no other can be at it now."""
+        for path in (*self.path.glob(".*.part*"), *self.path.glob("last/.*.part")):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     def settle(self) -> None:
         """Finish replacing a run where that was cut short.
@@ -245,7 +254,8 @@ class RunFolder:
         path, wanted = self._files / name, self.config()["vocab"][side]
         try:
             found = Tokenizer(path.read_bytes(), rule)
-        except (OSError, RuntimeError) as error:
+            found.raw_pieces()  # a damaged one may hold what is no text
+        except (OSError, RuntimeError, ValueError) as error:
             raise NmtError(f"{path}: not a readable sentencepiece model ({error})") from None
         if len(found) != wanted:
             raise NmtError(
@@ -335,6 +345,8 @@ class RunFolder:
         """
         last = self._files / "last"
         target, partial = last / f"step-{step}", last / f".step-{step}.part"
+        if target.is_dir() and self._newest_state() == target:
+            return  # that state already; to write it anew would leave a moment without any
         try:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
@@ -365,17 +377,22 @@ class RunFolder:
         Raises:
             NmtError: if there is none or it is corrupt.
         """
-        latest = self._files / "last" / "LATEST"
-        if not latest.is_file():
+        folder = self._newest_state()
+        if folder is None:
             raise NmtError(f"{self.path}: has no resumable state (last/LATEST); train it anew")
-        name = latest.read_text(encoding="utf-8", errors="replace").strip()
-        folder = self._files / "last" / Path(name).name
         tensors = _read_tensors(folder / "state.safetensors")
         values = _read_json(folder / "state.json")
         best = folder / "best.safetensors"
         if best.is_file():
             write_whole(self._files / WEIGHTS, best.read_bytes())
         return tensors, values
+
+    def _newest_state(self) -> Path | None:
+        latest = self._files / "last" / "LATEST"
+        if not latest.is_file():
+            return None
+        name = latest.read_text(encoding="utf-8", errors="replace").strip()
+        return self._files / "last" / Path(name).name
 
     def truncate_log(self, size: int) -> None:
         """Drop log lines written after the state that is resumed from."""
