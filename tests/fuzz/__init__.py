@@ -1,0 +1,1 @@
+"""What may be done to bytes from strangers, to be tried with any bytes."""
