@@ -15,7 +15,11 @@ from tests.models import test_laws as laws
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs" / "new-architecture.md"
-PAGES = ["README.md", "data/README.md", *(f"docs/{page.name}" for page in ROOT.glob("docs/*.md"))]
+PAGES = [
+    "README.md",
+    "data/README.md",
+    *(str(page.relative_to(ROOT)) for page in sorted(ROOT.glob("docs/**/*.md"))),
+]
 
 
 @pytest.fixture
