@@ -15,6 +15,7 @@ from tests.models import test_laws as laws
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs" / "new-architecture.md"
+INDEX = ROOT / "docs" / "architectures" / "index.md"
 PAGES = [
     "README.md",
     "data/README.md",
@@ -107,3 +108,27 @@ def split(line):
     for end in ("|", "<", ">", "&&", ";"):
         words = words[: words.index(end)] if end in words else words
     return words
+
+
+def test_the_site_has_every_page_and_every_architecture():
+    nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("nav:")[2]
+    pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+    assert pages == set(re.findall(r"[\w/-]+\.md", nav))
+    index = INDEX.read_text("utf-8")
+    names = {name for row in index.splitlines() for name in re.findall(r"`([\w-]+)`", row)}
+    assert {arch.name for arch in base.architectures()} <= names
+
+
+@pytest.mark.parametrize(
+    "page", sorted(set(ROOT.glob("docs/architectures/*.md")) - {INDEX}), ids=str
+)
+def test_options_that_a_page_proposes_are_taken(page):
+    text = page.read_text("utf-8")
+    names = re.findall(r"`([\w-]+)`", text.splitlines()[0])
+    proposed = [
+        dict(option.split("=") for option in re.findall(r"-O (\S+=[^\s`]+)", span))
+        for span in re.findall(r"`([^`]+)`", text)
+    ]
+    for given in filter(None, proposed):
+        for name in names:
+            base.resolve_options(name, "small", given)
