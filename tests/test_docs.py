@@ -84,7 +84,8 @@ def test_commands_and_options_of_a_page_exist(page):
             option = words[0].split("=")[0] if words else ""
             assert not option.startswith("--") or option in known
             continue
-        command = root.commands[words[1]] if len(words) > 1 and words[1] != "-h" else root
+        named = len(words) > 1 and not words[1].startswith("-")
+        command = root.commands[words[1]] if named else root
         if hasattr(command, "commands") and len(words) > 2:
             command = command.commands[words[2]]
         for word in words[1:]:

@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmt_cli.commands import completing
+
 if TYPE_CHECKING:
     from nmt_cli.models.base import Architecture
 
 
 def archs(
-    name: Annotated[str | None, typer.Argument(help="Show the options of this one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="Show the options of this one.", autocompletion=completing.architectures
+        ),
+    ] = None,
 ) -> int:
     """List the architectures, or the options, defaults and paper of one."""
     from nmt_cli.display import aligned

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmt_cli.commands import completing
 from nmt_cli.commands.options import (
     MANY,
     Beam,
@@ -55,7 +56,8 @@ def evaluate(
     run: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Run folders; NAME=RUN gives one a name, NAME=RUN,RUN,RUN is the mean of seeds."
+            help="Run folders; NAME=RUN gives one a name, NAME=RUN,RUN,RUN is the mean of seeds.",
+            autocompletion=completing.run_folders,
         ),
     ] = None,
     data: Annotated[

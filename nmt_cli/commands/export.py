@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from nmt_cli.commands import completing
 from nmt_cli.commands.options import Quiet
 from nmt_cli.errors import NmtError
 
@@ -26,7 +27,7 @@ class Weights(str, Enum):
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Annotated[Path, typer.Argument(help="Run folder.", autocompletion=completing.run_folders)],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to make.")],
     to: Annotated[Engine, typer.Option("--to", help="The engine.")],
     weights: Annotated[Weights, typer.Option(help="Number format of the weights.")] = Weights.fp32,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nmt_cli.commands import completing
 from nmt_cli.commands.options import (
     Columns,
     Device,
@@ -30,7 +31,12 @@ from nmt_cli.signals import raise_when_interrupted
 
 
 def score(
-    run: Annotated[list[str], typer.Argument(help="Run folders; NAME=RUN gives one a name.")],
+    run: Annotated[
+        list[str],
+        typer.Argument(
+            help="Run folders; NAME=RUN gives one a name.", autocompletion=completing.run_folders
+        ),
+    ],
     data: Annotated[
         str | None,
         typer.Option("--data", "-d", help="Pairs to score.  (default: the test split of the runs)"),

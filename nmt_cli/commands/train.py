@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nmt_cli.commands import completing
 from nmt_cli.commands.configuring import as_toml, take_from_file
 from nmt_cli.commands.options import (
     LARGEST_SEED,
@@ -85,13 +86,20 @@ class TrackerOption(str, Enum):
 
 def train(
     arch: Annotated[
-        str, typer.Option("--arch", "-a", help="Architecture; `nmt archs` lists them.")
+        str,
+        typer.Option(
+            "--arch",
+            "-a",
+            help="Architecture; `nmt archs` lists them.",
+            autocompletion=completing.architectures,
+        ),
     ] = "lstm-attn",
     data: Annotated[
         str,
         typer.Option(
             "--data",
             "-d",
+            autocompletion=completing.corpora,
             help="Corpus: toy, a folder with splits, a prefix of two files, a,b, a file of pairs "
             "(.tsv .csv .jsonl .json .parquet .tmx), or hf:NAME of a data set.",
         ),
@@ -303,10 +311,19 @@ def train(
     ] = None,
     init: Annotated[
         Path | None,
-        typer.Option(help="Start from weights and tokenizer of another run.", metavar="RUN"),
+        typer.Option(
+            help="Start from weights and tokenizer of another run.",
+            metavar="RUN",
+            autocompletion=completing.run_folders,
+        ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with a run where it stopped.", metavar="RUN")
+        Path | None,
+        typer.Option(
+            help="Go on with a run where it stopped.",
+            metavar="RUN",
+            autocompletion=completing.run_folders,
+        ),
     ] = None,
     overwrite: Annotated[
         bool,

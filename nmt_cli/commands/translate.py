@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmt_cli.commands import completing
 from nmt_cli.commands.options import (
     LARGEST_SEED,
     MANY,
@@ -53,6 +54,7 @@ def translate(
             "--model",
             "-m",
             metavar="RUN",
+            autocompletion=completing.run_folders,
             help="Run folder, several make an ensemble.  (default: the newest in checkpoints/)",
         ),
     ] = None,
