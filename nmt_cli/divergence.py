@@ -1,7 +1,8 @@
 """When training goes wrong: which steps are not taken, and when it has diverged.
 
 A step is left out whose loss or gradients are not finite, or whose loss stands far above those
-before it. Training has diverged when that happens again and again, or when the loss is absurd.
+before it. Training has diverged when loss or gradients are not finite again and again, or when the
+loss is absurd for long.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _SETTLED = 200
 """Steps after which the loss is known well enough to tell a spike."""
 _SPIKE_DEVIATIONS = 6.0
 _SPIKE_FACTOR = 2.0
+_SPIKE_SHARE = 0.1
+"""Of the loss of guessing: a loss near 0 may double without harm."""
 
 
 class Diverged(WorkFailed):
@@ -45,23 +48,30 @@ class Health:
 
     @property
     def sound(self) -> bool:
-        """Whether the weights deserve to be kept."""
-        return self.skipped == 0 and self.hopeless == 0
+        """Whether the weights may be judged and kept."""
+        return self.hopeless == 0
 
-    def fault(self, loss: float, norm: float) -> str | None:
+    def fault(self, loss: float, norm: float, guessing: float) -> str | None:
         """Say why a step must not be taken, or None.
+
+        A spike that lasts for ``MOST_SKIPPED`` steps is taken to be a new level.
 
         Args:
             loss: nats per target token.
             norm: of the gradients.
+            guessing: the loss of giving every token the same probability.
         """
         if not math.isfinite(loss):
             return f"the loss {loss:g} is not finite (nan or inf)"
         if not math.isfinite(norm):
             return f"the gradient norm {norm:g} is not finite (nan or inf)"
         deviation = math.sqrt(max(self.square - self.mean**2, 0.0))
-        usual = max(self.mean + _SPIKE_DEVIATIONS * deviation, _SPIKE_FACTOR * self.mean)
-        if self.seen >= _SETTLED and loss > usual:
+        usual = max(
+            self.mean + _SPIKE_DEVIATIONS * deviation,
+            _SPIKE_FACTOR * self.mean,
+            self.mean + _SPIKE_SHARE * guessing,
+        )
+        if self.seen >= _SETTLED and loss > usual and self.skipped < MOST_SKIPPED:
             return f"the loss {loss:.4g} stands far above the usual {self.mean:.4g}"
         return None
 

@@ -22,5 +22,5 @@ class NmtWarning(UserWarning):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Recognise torch's RuntimeError for memory by its words; it has no class on a CPU."""
-    words = ("can't allocate memory", "not enough memory", "out of memory")
+    words = ("can't allocate memory", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)

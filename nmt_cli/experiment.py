@@ -38,6 +38,7 @@ from nmt_cli.search import Hypothesis, SearchOptions
 from nmt_cli.subwords import SubwordSampler
 from nmt_cli.tokenizer import Tokenizer
 from nmt_cli.training import (
+    LOSS_ROWS,
     Event,
     RolledBack,
     SaveDue,
@@ -388,7 +389,10 @@ class _Session:
             batch = collate([self.valid_ids[i] for i in group]).to(self.device)
             with self.trainer.precision.autocast(self.device):
                 hidden, targets = target_hidden(model, batch)
-                loss += float(smoothed_cross_entropy(model.project(hidden), targets, 0.0))
+                for some, wanted in zip(
+                    hidden.split(LOSS_ROWS), targets.split(LOSS_ROWS), strict=True
+                ):
+                    loss += float(smoothed_cross_entropy(model.project(some), wanted, 0.0))
             tokens += len(targets)
         shown = self.valid_ids[:VALIDATION_SENTENCES]
         found = search_all(
@@ -465,8 +469,9 @@ class _Session:
             self.log_size = int(values["log_size"])
         except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
             raise NmtError(
-                f"{self.folder.path / 'last'}: its state is damaged or of another run "
-                f"({type(error).__name__}: {error}); train anew with -o"
+                f"{self.folder.path / 'last'}: its state is damaged, of another run or of another "
+                f"version of nmt ({type(error).__name__}: {error}); train anew with -o, or start "
+                "from its weights by --init"
             ) from None
         reason = self.trainer.reason_to_stop(lambda: False)
         if reason is not None and self.folder.config().get("finished"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -42,6 +43,11 @@ _OWN = (
     "training-pairs.safetensors",
 )  # fmt: skip
 """The files of a run, beside the folder ``last``."""
+_UNFINISHED = re.compile(
+    rf"\.({'|'.join(re.escape(Path(name).stem) for name in _OWN)}|LATEST)\.\d+\.part"
+    r"(\.json|\.jsonl|\.model|\.safetensors)?|\.step-\d+\.part"
+)
+"""What the trainer calls a file or a state that is not whole yet."""
 _BESIDE, _COMPLETE, _MOVING = ".nmt-new", ".nmt-complete", ".nmt-moving"
 """Where a run that is to replace another stands: until it has weights; while the old one goes;
 while it moves up."""
@@ -196,6 +202,8 @@ class RunFolder:
     def _sweep(self) -> None:
         """Remove what a killed process was writing; no other can be at it now."""
         for path in (*self.path.glob(".*.part*"), *self.path.glob("last/.*.part")):
+            if not _UNFINISHED.fullmatch(path.name):
+                continue  # of somebody else
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:

@@ -52,6 +52,8 @@ class Tracker:
     def take(self, event: RunEvent) -> None:
         """Pass on one event, if it is of those that are shown."""
         sink = self._sink
+        if isinstance(event, Step | Validated) and event.step < self._step:
+            return  # rolled back: a curve is not drawn twice
         if isinstance(event, Prepared):
             sink.begin(event.step)
         elif isinstance(event, Step):

@@ -243,6 +243,7 @@ class Trainer:
         self.precision = precision
         self.progress = Progress()
         self._warnings: list[str] = []
+        self._place = ""
         self._forward = compiled(teacher_forced) if compile else teacher_forced
         self._batches = batches
         self._validate = validate
@@ -280,13 +281,17 @@ class Trainer:
         started = time.perf_counter() - progress.seconds
         if options.on_divergence == "rollback" and progress.step == 0 and progress.rollbacks == 0:
             yield SaveDue(0)
+        due, saved = False, -1
         while not (reason := self.reason_to_stop(interrupted)):
             began = time.perf_counter()
             step_batches = [next(stream) for _ in range(options.accumulate)]
             self._set_rate()
+            self._place = (
+                f"epoch {progress.position.epoch}, after its batch {progress.position.batch}"
+            )
+            progress.position = step_batches[-1][0]
             outcome = self._step([batch for _, batch in step_batches])
             progress.step += 1
-            progress.position = step_batches[-1][0]
             yield from map(Warned, self._warnings)
             self._warnings = []
             epoch = progress.position.epoch
@@ -298,11 +303,11 @@ class Trainer:
             if progress.step % options.validate_every == 0:
                 yield self._validation()
             progress.seconds = time.perf_counter() - started
-            due = save_asked() or progress.step % options.save_every == 0
-            if due and self._is_sound():
+            due = save_asked() or due or progress.step % options.save_every == 0
+            if due and progress.health.skipped == 0 and self._is_sound():
                 yield SaveDue(progress.step)
-        saved = progress.step > 0 and progress.step % options.save_every == 0
-        if not saved and self._is_sound():
+                due, saved = False, progress.step
+        if saved != progress.step and self._is_sound():
             yield SaveDue(progress.step)
         if not interrupted() and (
             progress.step % options.validate_every != 0 or progress.best is None
@@ -347,13 +352,14 @@ class Trainer:
             fault = self._judged(loss, norm, batches)
         elif math.isfinite(loss):  # fp16 may overflow: then the step is skipped, the scale lowered
             self._count(loss)
+        if fault is None:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            if self.scaler.is_enabled() and self.scaler.get_scale() < _SMALLEST_SCALE:
+                loss, fault = self._leave_fp16(batches, tokens)
         if fault:
             self.optimizer.zero_grad(set_to_none=True)
             return _Outcome(loss, tokens, fault)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        if self.scaler.is_enabled() and self.scaler.get_scale() < _SMALLEST_SCALE:
-            self._leave_fp16(batches, tokens)
         self.optimizer.zero_grad(set_to_none=True)
         self.average.after_step(self.progress.step + 1, weights_of(self.model))
         return _Outcome(loss, tokens, None)
@@ -370,7 +376,7 @@ class Trainer:
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error) or progress.parts >= largest:
                     raise
-            self.optimizer.zero_grad(set_to_none=True)
+            self._forget_gradients()
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()
             progress.parts *= 2
@@ -404,7 +410,7 @@ class Trainer:
             Diverged: if training should not go on.
         """
         health = self.progress.health
-        fault = health.fault(loss, norm)
+        fault = health.fault(loss, norm, self._guessing)
         if fault is None:
             self._count(loss)
             return None
@@ -413,11 +419,9 @@ class Trainer:
         except Diverged as error:
             raise self._diverged(error) from None
         pairs = sum(len(batch.src) for batch in batches)
-        epoch, number = self.progress.position
         return (
-            f"{fault}, at learning rate {self._rate:.3g}, in a batch of {pairs} pairs (epoch "
-            f"{epoch}, after its batch {number}): left out, {health.skipped} of at most "
-            f"{MOST_SKIPPED} in a row"
+            f"{fault}, at learning rate {self._rate:.3g}, in a batch of {pairs} pairs "
+            f"({self._place}): left out, {health.skipped} of at most {MOST_SKIPPED} in a row"
         )
 
     def _count(self, loss: float) -> None:
@@ -434,16 +438,19 @@ class Trainer:
             + (", or --precision fp32" if self.precision.name != "fp32" else "")
         )
 
-    def _leave_fp16(self, batches: list[Batch], tokens: int) -> None:
-        """Go on in fp32 when fp16 overflows at any scale but fp32 does not."""
+    def _leave_fp16(self, batches: list[Batch], tokens: int) -> tuple[float, str | None]:
+        """Go on in fp32 when fp16 overflows at any scale: the loss there and its fault, if any."""
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler = torch.amp.GradScaler(self._device.type, enabled=False)
         self.precision = Precision("fp32", "fp16 overflowed")
-        if self._judged(*self._gradients(batches, tokens), batches) is None:
+        loss, norm = self._gradients(batches, tokens)
+        fault = self._judged(loss, norm, batches)
+        if fault is None:
             self.optimizer.step()
         self._warnings.append(
             f"fp16 overflows again and again at step {self.progress.step + 1}: going on in fp32"
         )
+        return loss, fault
 
     def _validation(self) -> Validated:
         progress, began = self.progress, time.perf_counter()
@@ -519,10 +526,18 @@ class Trainer:
             seconds=values["seconds"],
         )
 
+    def _forget_gradients(self) -> None:
+        """Begin a step anew; the scaler, too, must not think that it has seen these gradients."""
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.scaler.is_enabled():
+            before = self.scaler.state_dict()
+            self.scaler = torch.amp.GradScaler(self._device.type)
+            self.scaler.load_state_dict(before)
+
     def roll_back(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Go back to a state, but not to its place in the data, and halve the rate."""
         now = self.progress
-        self.optimizer.zero_grad(set_to_none=True)
+        self._forget_gradients()
         self.restore(tensors, values)
         self.progress.position, self.progress.seconds = now.position, now.seconds
         self.progress.rollbacks = now.rollbacks + 1

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt_cli.batches import BatchSize, TrainingBatches, collate, with_ends
+from nmt_cli.batches import BatchSize, Position, TrainingBatches, collate, with_ends
 from nmt_cli.divergence import MOST_SKIPPED, Diverged, Health
 from nmt_cli.errors import WorkFailed
 from nmt_cli.loss import smoothed_cross_entropy
@@ -277,23 +277,40 @@ def test_a_step_of_no_use_changes_no_weight_and_training_goes_on(loss):
 def test_a_spike_is_told_from_the_usual_losses_and_left_out():
     health = Health()
     for n in range(300):
-        assert health.fault(3 + n % 2, 1.0) is None
+        assert health.fault(3 + n % 2, 1.0, guessing=8.0) is None
         health.take(3 + n % 2, guessing=8.0)
     assert health.mean == pytest.approx(3.5, abs=0.02)
-    assert health.fault(6.9, 1.0) is None  # below twice the usual
-    assert "far above the usual 3.5" in health.fault(8.0, 1.0)
-    assert "norm inf" in health.fault(3.0, math.inf)
+    assert health.fault(6.9, 1.0, guessing=8.0) is None  # below twice the usual
+    assert "norm inf" in health.fault(3.0, math.inf, guessing=8.0)
     for _ in range(MOST_SKIPPED):
-        health.leave_out("a spike")
-    with pytest.raises(Diverged, match="a spike, after 5 steps in a row"):
-        health.leave_out("a spike")
+        fault = health.fault(8.0, 1.0, guessing=8.0)
+        assert "far above the usual 3.5" in fault
+        health.leave_out(fault)
+    assert health.fault(8.0, 1.0, guessing=8.0) is None  # a new level, then
+    with pytest.raises(Diverged, match=r"nan.*, after 5 steps in a row"):
+        health.leave_out(health.fault(math.nan, 1.0, guessing=8.0))
 
 
-def test_no_spike_is_told_before_the_usual_is_known():
+def test_no_spike_is_told_before_the_usual_is_known_nor_of_a_loss_near_0():
     health = Health()
     for _ in range(100):
-        health.take(3.0, guessing=8.0)
-    assert health.fault(50.0, 1.0) is None
+        health.take(0.01, guessing=8.0)
+    assert health.fault(50.0, 1.0, guessing=8.0) is None
+    for _ in range(200):
+        health.take(0.01, guessing=8.0)
+    assert health.fault(0.5, 1.0, guessing=8.0) is None
+
+
+def test_a_save_that_falls_on_a_skipped_step_comes_after_it():
+    trainer = spoilt(make_trainer(last_step=10, save_every=5, average=0), {5, 6}, math.nan)
+    assert [e.step for e in trainer.run(never) if isinstance(e, SaveDue)] == [7, 10]
+
+
+def test_the_last_step_may_be_a_skipped_one():
+    trainer = spoilt(make_trainer(last_step=6, save_every=5, average=0), {6}, math.nan)
+    events = list(trainer.run(never))
+    assert [e.step for e in events if isinstance(e, SaveDue)] == [5, 6]
+    assert next(e.best for e in events if isinstance(e, Validated))
 
 
 def test_rolling_back_takes_the_state_but_neither_its_rate_nor_its_place_in_the_data():
@@ -307,6 +324,7 @@ def test_rolling_back_takes_the_state_but_neither_its_rate_nor_its_place_in_the_
     for _ in range(3):
         next(events)
     position = trainer.progress.position
+    assert position != Position(*values["position"])
     trainer.roll_back(tensors, values)
     assert (trainer.progress.step, trainer.progress.position) == (4, position)
     for name, weights in trainer.model.named_parameters():
