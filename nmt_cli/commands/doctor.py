@@ -12,6 +12,7 @@ import typer
 _NEEDED = ("torch", "sentencepiece", "sacrebleu", "datasets", "safetensors", "matplotlib")
 _OPTIONAL = {
     "ctranslate2": "nmt export --to ctranslate2",
+    "onnx": "nmt export --to onnx",
     "mecab-python3": "BLEU of Japanese by words",
     "mecab-ko": "BLEU of Korean by words",
 }

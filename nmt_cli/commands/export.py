@@ -17,6 +17,7 @@ class Engine(str, Enum):
     """What a model can be written for."""
 
     ctranslate2 = "ctranslate2"
+    onnx = "onnx"
 
 
 class Weights(str, Enum):
@@ -37,17 +38,32 @@ def export(
     """Write a trained model for another engine, which needs no nmt and no torch.
 
     nmt export checkpoints/transformer fast --to ctranslate2 --weights int8
+
+    nmt export checkpoints/lstm-attn graphs --to onnx
     """
     from nmt_cli.display import Screen
-    from nmt_cli.export.ctranslate2 import write_ctranslate2
     from nmt_cli.files import make_whole, require_folder
-    from nmt_cli.runs import RunFolder
 
     require_folder(folder)
     _check_place(folder, overwrite)
-    make_whole(folder, lambda beside: write_ctranslate2(RunFolder(run), beside, weights.value))
+    if to is Engine.onnx and weights is not Weights.fp32:
+        raise NmtError(f"--weights {weights.value}: --to onnx writes fp32; leave --weights out")
+    make_whole(folder, lambda beside: _write(to, run, beside, weights))
     Screen(quiet).note(f"written: {folder}, with source.spm and target.spm for sentencepiece")
     return 0
+
+
+def _write(to: Engine, run: Path, folder: Path, weights: Weights) -> None:
+    from nmt_cli.runs import RunFolder
+
+    if to is Engine.onnx:
+        from nmt_cli.export.onnx import write_onnx
+
+        write_onnx(RunFolder(run), folder)
+    else:
+        from nmt_cli.export.ctranslate2 import write_ctranslate2
+
+        write_ctranslate2(RunFolder(run), folder, weights.value)
 
 
 def _check_place(folder: Path, overwrite: bool) -> None:
@@ -59,7 +75,8 @@ def _check_place(folder: Path, overwrite: bool) -> None:
     entries = sorted(path.name for path in folder.iterdir())
     if not entries:
         return
-    if "model.bin" not in entries or "source.spm" not in entries:
+    written = {"model.bin", "decoder.onnx"}.intersection(entries)
+    if not written or "source.spm" not in entries:
         raise NmtError(f"{folder}: holds {entries[0]}, which is no export; choose another folder")
     if not overwrite:
         raise NmtError(f"{folder}: holds an export; replace it with --overwrite, or choose another")

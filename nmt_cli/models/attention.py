@@ -153,7 +153,9 @@ class Focus(nn.Module):
 
     def start(self, mask: Tensor) -> Tree:
         """Give the first step (B,), if that is what counts."""
-        return () if self.inner else torch.zeros(len(mask), dtype=torch.int64, device=mask.device)
+        return (
+            () if self.inner else torch.zeros(mask.shape[0], dtype=torch.int64, device=mask.device)
+        )
 
     def forward(self, query: Tensor, mask: Tensor, state: Tree) -> tuple[Tensor, Tensor, Tree]:
         """Give which words are seen and their Gaussian, (B, K*T, S) both, and the state after."""
@@ -195,7 +197,7 @@ class Coverage(Attention):
     ) -> tuple[Tensor, Tensor, Tree]:
         """Attend for one step (T = 1)."""
         coverage = cast(Tensor, state)
-        (B, S, _), rows = keys.shape, len(query)
+        (B, S, _), rows = keys.shape, query.shape[0]
         score = cast(AdditiveScore, self.score)
         told = coverage.to(keys.dtype).unsqueeze(-1) * self.covered.to(keys.dtype)
         sums = score.query(query).reshape(B, -1, 1, keys.shape[-1]) + keys.unsqueeze(1)
@@ -230,7 +232,7 @@ class MultiHead(Attention):
     ) -> tuple[Tensor, Tensor, Tree]:
         """Attend with every head."""
         rows, T, D = query.shape
-        q = self._split(self.query(query).reshape(len(keys), -1, D))
+        q = self._split(self.query(query).reshape(keys.shape[0], -1, D))
         weights = scaled_dot_weights(q, keys, mask[:, None, None, :])  # (B, H, K*T, S)
         context = self.out((weights.to(values.dtype) @ values).transpose(1, 2).flatten(2))
         by_row = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)

@@ -7,7 +7,6 @@ T is not known beforehand: with ReLU a unit whose u exceeds 1 grows with the len
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal, cast
 
@@ -20,13 +19,12 @@ from nmt_cli.models.base import (
     Tree,
     full_precision,
 )
+from nmt_cli.models.scan import stays_a_loop
 from nmt_cli.models.stack import (
     Mixer,
     StackOptions,
     register_mixer,
 )
-
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh}
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class IndRnn(Mixer):
         super().__init__()
         self.input = nn.Linear(options.d_model, options.d_model)
         self.recurrent = nn.Parameter(torch.rand(options.d_model))
-        self.activation = _ACTIVATIONS[options.activation]
+        self.rectified = options.activation == "relu"
 
     def start(self, rows: int) -> Tree:
         """Give a state of zeros (B, D)."""
@@ -53,11 +51,19 @@ class IndRnn(Mixer):
 
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
         """Run over x (B, T, D)."""
-        h, states = cast(Tensor, state), []
-        for step in full_precision(self.input(x)).unbind(1):
-            h = self.activation(torch.addcmul(step, self.recurrent, h))
-            states.append(h)
-        return torch.stack(states, 1), h
+        inputs = full_precision(self.input(x))
+        states = _steps(inputs, self.recurrent, cast(Tensor, state), self.rectified)
+        return states, states[:, -1]
+
+
+@stays_a_loop
+def _steps(inputs: Tensor, recurrent: Tensor, h: Tensor, rectified: bool) -> Tensor:
+    states: list[Tensor] = []
+    for t in range(inputs.shape[1]):
+        h = torch.addcmul(inputs[:, t], recurrent, h)
+        h = torch.relu(h) if rectified else torch.tanh(h)
+        states.append(h)
+    return torch.stack(states, 1)
 
 
 register_mixer(

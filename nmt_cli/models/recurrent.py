@@ -259,7 +259,7 @@ class InputFeeding(Attentional):
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
         """Give (state of the cells, of the attention, attentional vector (B, E), first zero)."""
         cells, attending = cast(tuple[State, Tree], super().start(memory, max_length))
-        return cells, attending, cells[0].new_zeros(len(cells[0]), self.d_embed)
+        return cells, attending, cells[0].new_zeros(cells[0].shape[0], self.d_embed)
 
     def decode(
         self, tokens: Tensor, memory: Tree, state: Tree, *, attention: bool = False

@@ -25,7 +25,7 @@ from nmt_cli.models.base import (
     register,
 )
 from nmt_cli.models.options import require
-from nmt_cli.models.scan import scan
+from nmt_cli.models.scan import running_max, scan
 from nmt_cli.models.stack import (
     BASE,
     BASE_TRAINING,
@@ -131,7 +131,7 @@ class TimeMixing(Mixer):
         steps = torch.arange(k.shape[1] + 1, device=k.device, dtype=k.dtype)[:, None] * w
         with torch.no_grad():  # what the sums are divided by cancels out, and so does its gradient
             risen = torch.cat([largest.unsqueeze(1), k], dim=1) + steps
-            m = risen.cummax(dim=1).values - steps  # (B, T + 1, D)
+            m = running_max(risen) - steps  # (B, T + 1, D)
         decay = torch.exp(m[:, :-1] - w - m[:, 1:])
         share = torch.exp(k - m[:, 1:])
         both = torch.stack([share * v, share], dim=2)  # (B, T, 2, D)

@@ -9,6 +9,8 @@ is divided and no product of gates is inverted, so it is as stable as the loop.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache, wraps
 from typing import Any
 
 import torch
@@ -30,8 +32,51 @@ def scan(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
         h (B, T, ...). It can be differentiated once.
     """
     wide = torch.promote_types(a.dtype, torch.float32)
+    if torch.onnx.is_in_onnx_export():
+        return _plain_loop(a.to(wide), b.to(wide), start.to(wide))
     states: Tensor = _Scan.apply(a.to(wide), b.to(wide), start.to(wide))  # type: ignore[no-untyped-call]
     return states
+
+
+def stays_a_loop(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Keep a loop over time a loop where a model is exported, as tracing would unroll it.
+
+    The function has to be one that TorchScript understands.
+    """
+    script = cache(torch.jit.script)
+
+    @wraps(function)
+    def call(*args: Any) -> Tensor:
+        if torch.onnx.is_in_onnx_export():
+            looped: Tensor = script(function)(*args)
+            return looped
+        return function(*args)
+
+    return call
+
+
+@stays_a_loop
+def _plain_loop(a: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    states: list[Tensor] = []
+    for t in range(a.shape[1]):
+        start = a[:, t] * start + b[:, t]
+        states.append(start)
+    return torch.stack(states, 1)
+
+
+def running_max(x: Tensor) -> Tensor:
+    """Give the largest of x (B, T, ...) up to each position."""
+    return _largest_so_far(x) if torch.onnx.is_in_onnx_export() else x.cummax(dim=1).values
+
+
+@stays_a_loop
+def _largest_so_far(x: Tensor) -> Tensor:
+    largest = x[:, 0]
+    found: list[Tensor] = []
+    for t in range(x.shape[1]):
+        largest = torch.maximum(largest, x[:, t])
+        found.append(largest)
+    return torch.stack(found, 1)
 
 
 class _Scan(torch.autograd.Function):

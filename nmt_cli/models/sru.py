@@ -20,7 +20,7 @@ from nmt_cli.models.base import (
     Tree,
     full_precision,
 )
-from nmt_cli.models.scan import scan
+from nmt_cli.models.scan import scan, stays_a_loop
 from nmt_cli.models.stack import (
     Mixer,
     StackOptions,
@@ -63,22 +63,22 @@ class Sru(Mixer):
         if self.from_cell is None:
             cells = scan(torch.sigmoid(f), torch.sigmoid(-f) * candidate, cell)
         else:
-            cells, r = self._steps(candidate, f, r, cell)
+            v_f, v_r = self.from_cell
+            cells = _steps(candidate, f, v_f, cell)
+            r = r + v_r * torch.cat([cell.unsqueeze(1), cells[:, :-1]], dim=1)
         r = torch.sigmoid(r)
         return r * cells + (1 - r) * (3**0.5 * x), cells[:, -1]
 
-    def _steps(
-        self, candidate: Tensor, f: Tensor, r: Tensor, cell: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Give the cells, and r with what the cell before each step adds to it."""
-        v_f, v_r = cast(Tensor, self.from_cell)
-        before, after = [], []
-        for x_t, f_t in zip(candidate.unbind(1), f.unbind(1), strict=True):
-            before.append(cell)
-            keep = torch.sigmoid(torch.addcmul(f_t, v_f, cell))
-            cell = torch.lerp(x_t, cell, keep)
-            after.append(cell)
-        return torch.stack(after, 1), r + v_r * torch.stack(before, 1)
+
+@stays_a_loop
+def _steps(candidate: Tensor, f: Tensor, v_f: Tensor, cell: Tensor) -> Tensor:
+    """Give the cell after each step, where the cell enters the gate (equation 1)."""
+    cells: list[Tensor] = []
+    for t in range(candidate.shape[1]):
+        keep = torch.sigmoid(torch.addcmul(f[:, t], v_f, cell))
+        cell = torch.lerp(candidate[:, t], cell, keep)
+        cells.append(cell)
+    return torch.stack(cells, 1)
 
 
 register_mixer(

@@ -210,7 +210,7 @@ class LinearAttention(SelfAttention):
 
     def features(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Give the features elu(x) + 1 of q and k, and v, each (B, H, T, D/H), in at least fp32."""
-        position = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        position = torch.zeros(x.shape[0], dtype=torch.int64, device=x.device)
         q, k, v = (full_precision(part) for part in self.split(x, position))
         group = self.heads // self.kv_heads
         k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
