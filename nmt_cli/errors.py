@@ -20,7 +20,12 @@ class NmtWarning(UserWarning):
     """Something the user should know, told from deep within the work: ``warning: message``."""
 
 
+_NO_MEMORY = (
+    "can't allocate memory", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED",
+    "could not create a",  # primitive or memory object: what oneDNN says
+)  # fmt: skip
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Recognise torch's RuntimeError for memory by its words; it has no class on a CPU."""
-    words = ("can't allocate memory", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
-    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+    return isinstance(error, MemoryError) or any(word in str(error) for word in _NO_MEMORY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -120,11 +120,21 @@ def keep_freed_memory() -> None:
     Each step, of training as of a search, frees and takes the same megabytes again, and the system
     would clear every page of them anew. Elsewhere than on glibc nothing is done.
     """
-    if sys.platform != "linux":
-        return
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return
-    mallopt(_M_MMAP_THRESHOLD, 32 << 20)
-    mallopt(_M_TRIM_THRESHOLD, -1)  # never
+    _call_glibc("mallopt", _M_MMAP_THRESHOLD, 32 << 20)
+    _call_glibc("mallopt", _M_TRIM_THRESHOLD, -1)  # never
+
+
+def give_back_memory(device: torch.device) -> None:
+    """Return what is kept for later, as something is to be tried again that found too little."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    _call_glibc("malloc_trim", 0)
+    _call_glibc("mallopt", _M_MMAP_THRESHOLD, 128 << 10)  # from now on at once, as by default
+    _call_glibc("mallopt", _M_TRIM_THRESHOLD, 128 << 10)
+
+
+def _call_glibc(name: str, *numbers: int) -> None:
+    """Call a function of glibc, where that is the C library and has it."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            getattr(ctypes.CDLL(None), name)(*numbers)

@@ -23,7 +23,7 @@ from nmt_cli.divergence import MOST_SKIPPED, Diverged, Health
 from nmt_cli.errors import is_out_of_memory
 from nmt_cli.loss import loss_and_gradient
 from nmt_cli.models.base import Seq2Seq
-from nmt_cli.precision import Precision
+from nmt_cli.precision import Precision, give_back_memory
 
 LOSS_ROWS = 1024
 """Target positions projected to the vocabulary at once."""
@@ -377,8 +377,7 @@ class Trainer:
                 if not is_out_of_memory(error) or progress.parts >= largest:
                     raise
             self._forget_gradients()
-            if self._device.type == "cuda":
-                torch.cuda.empty_cache()
+            give_back_memory(self._device)
             progress.parts *= 2
             self._warnings.append(
                 f"out of memory at step {progress.step + 1}: from here on each batch is read in "

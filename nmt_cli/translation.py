@@ -19,7 +19,7 @@ from nmt_cli.models.base import Uninitialised
 from nmt_cli.models.ensemble import Ensemble
 from nmt_cli.models.options import parse
 from nmt_cli.packing import LINEARS, pack
-from nmt_cli.precision import Precision, keep_freed_memory
+from nmt_cli.precision import Precision, give_back_memory, keep_freed_memory
 from nmt_cli.runs import RunFolder, same_vocabulary
 from nmt_cli.search import (
     Expand,
@@ -100,6 +100,7 @@ class Searcher:
             NmtWarning,
             stacklevel=2,
         )
+        give_back_memory(next(self.model.parameters()).device)
         half = len(task.sources) // 2
         return [*self(task.part(0, half)), *self(task.part(half, len(task.sources)))]
 
