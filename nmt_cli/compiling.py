@@ -9,10 +9,7 @@ from typing import TypeVar
 import torch
 
 from nmt_cli.errors import WorkFailed
-from nmt_cli.models.additive_loop import attend_and_recur
 from nmt_cli.models.base import Seq2Seq
-from nmt_cli.models.feeding_loop import recur_and_attend
-from nmt_cli.models.lstm_loop import recur
 
 Forward = TypeVar("Forward", bound=Callable[..., torch.Tensor])
 
@@ -25,14 +22,11 @@ def compiled(forward: Forward) -> Forward:
     Raises:
         WorkFailed: at the first call, if there is nothing to compile with.
     """
-    from torch._dynamo import disallow_in_graph
     from torch._dynamo.exc import TorchDynamoException
 
     torch._logging.set_logs(  # type: ignore[attr-defined]
         dynamo=logging.ERROR, inductor=logging.ERROR
     )
-    for loop in (recur, recur_and_attend, attend_and_recur):
-        disallow_in_graph(loop)
     program = torch.compile(forward, dynamic=True)
 
     def run(model: Seq2Seq, *batch: torch.Tensor) -> torch.Tensor:

@@ -62,6 +62,9 @@ class Hypothesis(NamedTuple):
     log_prob: float
 
 
+_NOTHING = Hypothesis((), -math.inf, -math.inf)
+
+
 class Candidates(NamedTuple):
     """Continuations of the beams of each sentence, best first; C >= K of them."""
 
@@ -176,10 +179,9 @@ class _Sentence:
     def is_done(self, best_alive: float, length: int) -> bool:
         """Tell whether the hypotheses wanted are found.
 
-        A beam goes on until as many have ended as it is wide, since a poor end or two must not
-        stop it, or nothing alive would be among those wanted even if the rest of it, of as many
-        tokens as ``_longest`` says, were certain. With a beam of 1 that is the first end. Samples
-        are all drawn to theirs.
+        A beam goes on until nothing alive would be among them even if the rest of it, of as many
+        tokens as ``_longest`` says, were certain: a few poor ends must not stop it. Greedy search
+        takes its first end, and samples are all drawn to theirs.
 
         Args:
             best_alive: log P of the best hypothesis that goes on; log P only falls.
@@ -189,7 +191,7 @@ class _Sentence:
             return True
         if self.sampled or len(self.finished) < self.options.n_best:
             return False
-        if len(self.finished) >= self.options.beam:
+        if self.options.beam == 1:
             return True
         alpha = self.options.length_penalty
         kindest = max(length_penalty(n, alpha) for n in (length + 1, self._longest(length)))
@@ -224,7 +226,8 @@ def search(
         keys: the number by which each sentence is known to ``expand``; by default its place.
 
     Returns:
-        for each sentence its hypotheses, best first, at most ``n_best`` of them.
+        for each sentence its hypotheses, best first, at most ``n_best`` of them; an empty one with
+        no probability where a model that is broken gives none at all.
     """
     K = options.beam
     limits = _limits(src_mask, options, model.max_positions)
@@ -268,7 +271,7 @@ def search(
         history = written.gather(1, parents.unsqueeze(-1).expand(-1, -1, written.shape[2]))
         written = torch.cat([history, newest.unsqueeze(-1)], dim=2)
         tokens = newest.view(-1, 1)
-    return [sentence.best() for sentence in sentences]
+    return [sentence.best() or [_NOTHING] for sentence in sentences]
 
 
 def _only(token: int, log_probs: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 
 from nmt_cli.batches import pad
 from nmt_cli.errors import NmtError
-from nmt_cli.models import Vocabulary, architectures
+from nmt_cli.models import Vocabulary, architecture, architectures
 from nmt_cli.models.base import Decoded, Seq2Seq
 from nmt_cli.search import (
     Sampler,
@@ -207,3 +207,26 @@ def test_top_p_keeps_the_nucleus_alone():
     expand = Sampler(top_p=0.3)
     draws = search(model, *sources(4), SearchOptions(beam=50, n_best=50, max_length=3), expand)[0]
     assert {h.tokens[0] for h in draws} == {4}
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_model_that_gives_nan_has_one_empty_hypothesis_a_sentence(beam):
+    kind = architecture("lstm-attn")
+    model = kind.build(kind.options(**kind.sizes["tiny"]), Vocabulary(20, 20, True)).eval()
+    with torch.no_grad():
+        model.readout.weight.fill_(math.nan)
+    src = torch.tensor([[5, 6, EOS], [7, EOS, 0]])
+    found = search(model, src, src != 0, SearchOptions(beam=beam, max_length=5))
+    assert [len(best) for best in found] == [1, 1]
+    assert found[0][0].score == -math.inf
+
+
+def test_ends_that_are_many_but_poor_do_not_stop_a_beam():
+    """EOS is always second best, so that a beam of 2 has two ends after two steps."""
+    model = Table(1)
+    model.table.fill_(-30.0)
+    model.table[..., EOS + 1], model.table[..., EOS] = math.log(0.9), math.log(0.1)
+    src = torch.tensor([[5, EOS]])
+    options = SearchOptions(beam=2, max_length=7)
+    (best,) = search(model, src, torch.ones_like(src, dtype=torch.bool), options)
+    assert best[0].tokens == (EOS + 1,) * 6
