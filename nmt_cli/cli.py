@@ -78,6 +78,11 @@ def run() -> int:
     except BrokenPipeError:
         _silence_stdout()
         return 0
+    except SystemExit as ended:
+        if ended.code != 1:
+            raise
+        _silence_stdout()  # that is how typer meets a reader that has gone
+        return 0
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("interrupted\n")
         return signals.INTERRUPTED

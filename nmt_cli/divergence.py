@@ -75,6 +75,10 @@ class Health:
             return f"the loss {loss:.4g} stands far above the usual {self.mean:.4g}"
         return None
 
+    def absurd(self, loss: float, guessing: float) -> bool:
+        """Tell whether a loss is one that no model can have that has learnt anything."""
+        return not loss <= _HOPELESS_FACTOR * guessing
+
     def leave_out(self, fault: str) -> None:
         """Count a step that is not taken.
 
@@ -100,10 +104,10 @@ class Health:
         self.seen += 1
         self.mean = memory * self.mean + (1 - memory) * loss
         self.square = memory * self.square + (1 - memory) * loss**2
-        absurd = _HOPELESS_FACTOR * guessing
-        self.hopeless = self.hopeless + 1 if loss > absurd else 0
+        self.hopeless = self.hopeless + 1 if self.absurd(loss, guessing) else 0
         if self.hopeless >= _HOPELESS_STEPS:
             raise Diverged(
-                f"the loss {loss:.4g} is not nan or inf yet, but has been above {absurd:.4g}, ten "
-                f"times that of guessing, for {_HOPELESS_STEPS} steps"
+                f"the loss {loss:.4g} is not nan or inf yet, but has been above "
+                f"{_HOPELESS_FACTOR * guessing:.4g}, ten times that of guessing, for "
+                f"{_HOPELESS_STEPS} steps"
             )

@@ -597,8 +597,8 @@ class _Session:
 
         if not self.trainer.progress.best:
             raise WorkFailed(
-                f"{self.folder.path}: no validation gave a finite loss, so there are no weights to "
-                "test; train anew with a lower --lr"
+                f"{self.folder.path}: the loss of every validation was nan, inf or absurdly high, "
+                "so there are no weights to test; train anew with a lower --lr"
             )
         precision = choose_translation_precision("auto", self.device)
         translator = load_translator([self.folder], self.device, precision)

@@ -285,6 +285,12 @@ class RunFolder:
         path = self._weights_path()
         weights = _read_tensors(path)
         self._check_shapes({name: tuple(tensor.shape) for name, tensor in weights.items()}, model)
+        for name, tensor in weights.items():
+            if not tensor.isfinite().all():
+                raise NmtError(
+                    f"{path}: {name} holds a number that is not finite (nan or inf), so nothing "
+                    "can be translated with it; take another run"
+                )
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.copy_(weights[name])

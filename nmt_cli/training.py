@@ -458,7 +458,8 @@ class Trainer:
         self.model.eval()
         score = self._validate(self.model)
         self.model.train()
-        sound = math.isfinite(score.loss) and progress.health.sound
+        health = progress.health
+        sound = health.sound and not health.absurd(score.loss, self._guessing)
         best = sound and score.beats(progress.best)
         progress.stale = 0 if best else progress.stale + 1
         if best:

@@ -10,6 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from nmt_cli.corpus.lines import read_lines
+from nmt_cli.errors import NmtError
 from nmt_cli.models import Vocabulary, architecture, resolve_options
 from nmt_cli.runs import RunFolder
 from nmt_cli.training import weights_of
@@ -242,3 +244,13 @@ def test_a_pair_of_one_endless_word_is_left_out_aloud(tmp_path, fails):
 def test_a_finished_run_says_how_to_lengthen_it(trained, tmp_path, fails):
     shutil.copytree(trained, tmp_path / "R")
     fails("train", "--resume", "R", mentions=["has finished", "--steps"])
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+def test_a_compressed_file_of_no_bytes_is_cut_off(tmp_path, suffix):
+    path = tmp_path / f"pairs.tsv{suffix}"
+    path.touch()
+    with pytest.raises(NmtError, match="truncated"):
+        list(read_lines(path))
+    (tmp_path / "pairs.tsv").touch()
+    assert list(read_lines(tmp_path / "pairs.tsv")) == []

@@ -49,6 +49,8 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     """
     kind = path.suffix.lower()
     try:
+        if kind in OPENERS and path.is_file() and path.stat().st_size == 0:
+            raise EOFError("it has no bytes at all")
         with OPENERS.get(kind, open)(path, "rb") as file:
             yield file
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
