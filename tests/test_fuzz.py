@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.targets import TARGETS, run_files
+from tests.fuzz.targets import TARGETS, run_files, seeds
 
 FOUND = Path(__file__).parent / "fuzz" / "found"
 PARTS = [
@@ -59,6 +59,16 @@ def test_a_run_with_damaged_bytes_is_loaded_or_refused(name):
         for byte in (0, 0x22, 0xFF, content[place] ^ 1):
             target(content[:place] + bytes([byte]) + content[place + 1 :])
         target(content[:place])
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "json", "parquet", "tmx"])
+def test_the_seeds_of_a_format_are_read_with_any_byte_changed(suffix):
+    content, read = seeds("")[suffix], TARGETS[f"read-{suffix}"]
+    read(content)
+    for place in range(0, len(content), max(1, len(content) // 100)):
+        for byte in (0, 0x0A, 0x22, 0x3C, 0xFF):
+            read(content[:place] + bytes([byte]) + content[place + 1 :])
+        read(content[:place])
 
 
 @pytest.mark.parametrize(

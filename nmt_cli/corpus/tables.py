@@ -177,7 +177,7 @@ def read_parquet(path: Path, request: Request) -> PairStream:
             with pyarrow.parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches():
                     yield from batch.to_pylist()
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
             raise NmtError(f"{path}: cannot be read as Parquet: {error}") from None
 
     return read_rows(str(path), numbered(str(path), rows()), request)

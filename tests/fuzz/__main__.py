@@ -13,7 +13,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["nmt_cli"]):
-    from tests.fuzz.targets import TARGETS, run_files
+    from tests.fuzz.targets import TARGETS, seeds
 FOUND = Path(__file__).parent / "found"
 
 
@@ -26,9 +26,8 @@ def main() -> None:
     kept, found = Path("fuzzing") / options.target, FOUND / options.target
     for folder in (kept, found):
         folder.mkdir(parents=True, exist_ok=True)
-    if options.target.startswith("run-"):
-        for name, content in run_files().items():
-            (kept / name).write_bytes(content)
+    for name, content in seeds(options.target).items():
+        (kept / name).write_bytes(content)
     arguments = [
         sys.argv[0], f"-max_total_time={int(60 * options.minutes)}", f"-artifact_prefix={found}/",
         "-timeout=30", "-rss_limit_mb=4096", str(kept), str(found),

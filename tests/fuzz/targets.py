@@ -213,3 +213,35 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "run-weights": run_file_of("model.safetensors"),
     "run-tokenizer": run_file_of("tokenizer.model"),
 }
+
+
+def seeds(target: str) -> dict[str, bytes]:
+    """Give bytes that are right, by name, from which a search for wrong ones begins."""
+    import bz2
+    import gzip
+    import io
+    import lzma
+
+    import pyarrow
+    import pyarrow.parquet
+
+    if target.startswith("run-"):
+        return run_files()
+    parquet = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"en": ["a"], "fr": ["b"]}), parquet)
+    tuv = '<tuv xml:lang="{}"><seg>a <bpt i="1">b</bpt></seg></tuv>'
+    unit = f"<tu>{tuv.format('en')}{tuv.format('fr')}</tu>"
+    pair = b'{"en": "a", "fr": "b"}'
+    return {
+        "tsv": b"en\tfr\na\tb\n",
+        "csv": b'en,fr\n"a, ""b""",c\n',
+        "jsonl": pair + b'\n{"translation": ' + pair + b"}\n",
+        "json": b'{"data": [' + pair + b"]}",
+        "parquet": parquet.getvalue(),
+        "tmx": f'<tmx version="1.4"><header/><body>{unit}</body></tmx>'.encode(),
+        "gz": gzip.compress(b"a\tb\n"),
+        "bz2": bz2.compress(b"a\tb\n"),
+        "xz": lzma.compress(b"a\tb\n"),
+        "toml": b'arch = "lstm"\nsteps = 5\n[options]\nd_model = 32\n',
+        "text": "\ufeffÉte\u0301\r\n\u2028 <s> \u2581\n\n".encode(),
+    }
