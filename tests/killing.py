@@ -71,13 +71,12 @@ def survive(folder: Path, name: str, steps: int, kills: int, extra: tuple[str, .
     """
     chance, killed = random.Random(1), 0
     while True:
-        process = subprocess.Popen(
-            command(folder, name, steps, extra), cwd=folder, stderr=subprocess.PIPE
-        )
-        if killed < kills and kill_once(process, folder / name, chance):
-            killed += 1
-            continue
-        _, stderr = process.communicate()
+        started = command(folder, name, steps, extra)
+        with subprocess.Popen(started, cwd=folder, stderr=subprocess.PIPE) as process:
+            if killed < kills and kill_once(process, folder / name, chance):
+                killed += 1
+                continue
+            _, stderr = process.communicate()
         assert process.returncode == 0, stderr.decode()
         return killed
 

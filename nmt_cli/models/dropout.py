@@ -54,6 +54,6 @@ def scaled_mask(x: Tensor, p: float) -> Tensor:
 
 def random_words(count: int) -> Tensor:
     """Draw 64-bit words (int64), by a generator twice as fast as torch's that torch's seeds."""
-    seed = int(torch.randint(1 << 62, ()))
+    seed = int(torch.empty((), dtype=torch.int64).random_())  # torch.compile draws like this, too
     drawn: Tensor = torch.from_numpy(np.random.SFC64(seed).random_raw(count).view(np.int64))
     return drawn
