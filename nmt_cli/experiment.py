@@ -518,8 +518,10 @@ class _Session:
                 return
             except Diverged as error:
                 progress, steps = self.trainer.progress, self.trainer.progress.step
-                if self.options.on_divergence == "stop" or progress.rollbacks >= MOST_ROLLBACKS:
+                if self.options.on_divergence == "stop":
                     raise
+                if progress.rollbacks >= MOST_ROLLBACKS:
+                    raise Diverged(f"{error} (after {MOST_ROLLBACKS} rollbacks)") from None
                 tensors, values = self.folder.load_state()
                 self.trainer.roll_back(tensors, values["trainer"])
                 now = self.trainer.progress

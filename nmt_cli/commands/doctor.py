@@ -13,6 +13,7 @@ _NEEDED = ("torch", "sentencepiece", "sacrebleu", "datasets", "safetensors", "ma
 _OPTIONAL = {
     "ctranslate2": "nmt export --to ctranslate2",
     "onnx": "nmt export --to onnx",
+    "onnxruntime": "running what that wrote",
     "mecab-python3": "BLEU of Japanese by words",
     "mecab-ko": "BLEU of Korean by words",
 }
