@@ -36,6 +36,12 @@ def command(folder: Path, name: str, steps: int, extra: tuple[str, ...]) -> list
     return [*program, *begin, *often, "--steps", str(steps), *extra]
 
 
+def has_finished(run: Path) -> bool:
+    """Tell whether a run was killed only after all was done, just before its process ended."""
+    config = run / "config.json"
+    return config.is_file() and bool(json.loads(config.read_text())["finished"])
+
+
 def is_writing(run: Path) -> bool:
     """Tell whether a file or folder of a save is being written beside its place."""
     return any(True for pattern in (".*.part*", "last/.*.part") for _ in run.glob(pattern))
@@ -75,6 +81,8 @@ def survive(folder: Path, name: str, steps: int, kills: int, extra: tuple[str, .
         with subprocess.Popen(started, cwd=folder, stderr=subprocess.PIPE) as process:
             if killed < kills and kill_once(process, folder / name, chance):
                 killed += 1
+                if has_finished(folder / name):
+                    return killed
                 continue
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr.decode()
