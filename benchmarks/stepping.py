@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from nmt_cli import models
-from nmt_cli.batches import Batch, BatchSize, IdPair, Position, TrainingBatches
+from nmt_cli.batches import Batch, BatchSize, HeldIds, IdPair, Position, TrainingBatches
 from nmt_cli.config import Config, DataConfig, End, TokenizerConfig, resolve_training
 from nmt_cli.precision import Precision, PrecisionName, use_fast_kernels
 from nmt_cli.training import Score, Step, Trainer
@@ -35,7 +35,7 @@ class Stepper:
         options = models.resolve_options(arch_name, "small", dict(given))
         self.model = arch.build(options, models.Vocabulary(vocab, vocab, True))
         budget = batch_tokens or arch.recipe.batch_tokens
-        batches = TrainingBatches(pairs, BatchSize(budget), 1)
+        batches = TrainingBatches(HeldIds(pairs), BatchSize(budget), 1)
         config = Config(
             arch=arch_name, options={},
             data=DataConfig("none", None, None, None, None, None, "strict", 200),

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.tokenizer import BOS, EOS, PAD
+
+WINDOW = 1 << 17
+"""Pairs that are sorted together, so that all of a smaller corpus are."""
+_STRETCHES = 128
+"""Of the corpus, from which a window takes its pairs."""
+
+Lengths = NDArray[np.int32]
+"""Of the two sides of pairs, (N, 2), control ids included."""
 
 
 class IdPair(NamedTuple):
@@ -121,58 +132,128 @@ def cut(order: Sequence[int], lengths: Sequence[int], size: BatchSize) -> list[l
     return groups
 
 
-def place_by_length(pair: IdPair) -> tuple[int, int]:
-    """Give the longer side's length, and a key that keeps neighbours alike on both sides.
+def order_by_length(lengths: Lengths) -> NDArray[np.int64]:
+    """Give the order in which neighbours are alike on both sides, ties as they stand.
 
-    Among pairs of one such length the sources grow as the targets shrink, among those of the next
-    the other way round, so that the two meet where both have the same sides long.
+    The longer side decides. Among pairs of one such length the sources grow as the targets
+    shrink, among those of the next the other way round, so that the two meet where both have the
+    same sides long.
     """
-    src, tgt = len(pair.src), len(pair.tgt)
-    longer = max(src, tgt)
-    return longer, src - tgt if longer % 2 else tgt - src
+    src, tgt = lengths[:, 0], lengths[:, 1]
+    longer = np.maximum(src, tgt)
+    return np.lexsort((np.where(longer % 2, src - tgt, tgt - src), longer))
+
+
+class IdPairs(Protocol):
+    """Pairs of ids at places from 0 on."""
+
+    @property
+    def lengths(self) -> Lengths:
+        """How long the sides are."""
+
+    def __len__(self) -> int:
+        """Count the pairs."""
+
+    def __getitem__(self, place: int) -> IdPair:
+        """Give one pair."""
+
+    def keep(self, places: NDArray[np.int64]) -> None:
+        """Leave out all pairs but those at ascending places."""
+
+
+class HeldIds:
+    """Pairs of ids in memory."""
+
+    def __init__(self, pairs: Sequence[IdPair]) -> None:
+        self._pairs = pairs
+        self.lengths: Lengths = np.array(
+            [(len(pair.src), len(pair.tgt)) for pair in pairs], np.int32
+        ).reshape(-1, 2)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, place: int) -> IdPair:
+        return self._pairs[place]
+
+    def keep(self, places: NDArray[np.int64]) -> None:
+        """Leave out all pairs but those at ascending places."""
+        self._pairs = [self._pairs[i] for i in places]
+        self.lengths = self.lengths[places]
+
+
+Draw = Callable[[int, NDArray[np.int64]], Sequence[IdPair]]
+"""What cuts the text of the pairs at ascending places anew, from a seed and the next number."""
 
 
 class TrainingBatches:
     """Endless batches from a position on.
 
     Pairs are sorted by the lengths of both sides, ties and the order of the batches drawn from
-    the seed, so that a batch holds hardly any padding.
+    the seed, so that a batch holds hardly any padding. Of more pairs than a window that is done
+    in one window after the other, each made of random stretches of the corpus, so that what is
+    planned at once, and what is read of a file, stays small.
 
     Args:
-        pairs: of every epoch, or a function that draws those of an epoch from a seed.
+        pairs: of every epoch.
         size: of a batch.
         seed: of the order and the draws.
+        draw: if given, what gives the ids of a window's pairs in place of ``pairs``.
+        window: most pairs that are sorted together.
     """
 
     def __init__(
         self,
-        pairs: Sequence[IdPair] | Callable[[int], Sequence[IdPair]],
+        pairs: IdPairs,
         size: BatchSize,
         seed: int,
+        draw: Draw | None = None,
+        window: int = WINDOW,
     ) -> None:
-        self._draw = pairs if callable(pairs) else lambda _: pairs
+        self._pairs = pairs
         self._size = size
         self._seed = seed
-        self.per_epoch = len(self._plan(0)[1])
+        self._draw = draw
+        self._window = window
+        self.per_epoch = sum(1 for _ in self._groups(0))
 
-    def _plan(self, epoch: int) -> tuple[Sequence[IdPair], list[list[int]]]:
-        """Give the pairs of an epoch and its batches, as places among them."""
+    def _groups(self, epoch: int) -> Iterator[tuple[Callable[[int], IdPair], list[int]]]:
+        """Give each batch of an epoch, as places, and what gives the pair at a place."""
         seed = (self._seed * 1_000_003 + epoch) % 2**63
-        pairs = self._draw(seed)
-        keys = [place_by_length(pair) for pair in pairs]
         generator = torch.Generator().manual_seed(seed)
-        shuffled = torch.randperm(len(pairs), generator=generator).tolist()
-        order = sorted(shuffled, key=keys.__getitem__)
-        groups = cut(order, [longer for longer, _ in keys], self._size)
-        shuffled = torch.randperm(len(groups), generator=generator).tolist()
-        return pairs, [groups[i] for i in shuffled]
+        for number, members in enumerate(self._members(generator)):
+            pairs = self._pairs
+            if self._draw is not None:
+                pairs = HeldIds(self._draw(seed + 2 * number, members))
+                members = np.arange(len(members))
+            lengths = pairs.lengths[members]
+            shuffled = torch.randperm(len(members), generator=generator).numpy()
+            order = shuffled[order_by_length(lengths[shuffled])]
+            groups = cut(order.tolist(), lengths.max(axis=1).tolist(), self._size)
+            for i in torch.randperm(len(groups), generator=generator).tolist():
+                yield pairs.__getitem__, members[groups[i]].tolist()
+
+    def _members(self, generator: torch.Generator) -> Iterator[NDArray[np.int64]]:
+        """Divide the pairs among windows: stretches of the corpus, in random order."""
+        count = len(self._pairs)
+        if count <= self._window:
+            yield np.arange(count)
+            return
+        stretch = max(self._window // _STRETCHES, 1)
+        begins = torch.randperm(-(-count // stretch), generator=generator).numpy() * stretch
+        for first in range(0, len(begins), _STRETCHES):
+            some = np.sort(begins[first : first + _STRETCHES])
+            yield np.concatenate([np.arange(b, min(b + stretch, count)) for b in some])
 
     def start_from(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """Yield each batch with the position after it."""
         epoch, skip = position
         while True:
-            pairs, groups = self._plan(epoch)
-            for done, group in enumerate(groups[skip:], start=skip + 1):
-                after = Position(epoch, done) if done < len(groups) else Position(epoch + 1, 0)
-                yield after, collate([pairs[i] for i in group])
+            groups = islice(self._groups(epoch), skip, None)
+            coming = next(groups, None)
+            while coming is not None:
+                at, group = coming
+                coming, skip = next(groups, None), skip + 1
+                after = Position(epoch, skip) if coming else Position(epoch + 1, 0)
+                yield after, collate([at(i) for i in group])
             epoch, skip = epoch + 1, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from nmt_cli.corpus.lines import EncodingErrors
 from nmt_cli.corpus.pairs import Request
 from nmt_cli.corpus.preflight import Limits
 from nmt_cli.corpus.readers import is_generated
+from nmt_cli.corpus.spool import Spool
 from nmt_cli.errors import NmtError
 from nmt_cli.models import architecture, resolve_options
 from nmt_cli.precision import DeviceChoice, PrecisionChoice
@@ -22,6 +24,8 @@ from nmt_cli.tokenizer import Kind, Normalization, TextRule, require_symbols
 from nmt_cli.training import TrainingOptions
 
 DEFAULT_ARCH = "lstm-attn"
+MOST_HELD = 500_000
+"""Training pairs that are held in memory unless the user says where else."""
 _GENERATED_DROPOUT = 0.0
 _GENERATED_SMOOTHING = 0.0
 
@@ -42,10 +46,19 @@ class DataConfig:
     max_ratio: float | None = None
     drop_copies: bool = False
     dedupe: bool = False
+    cache: str | None = None
+    """The folder of ids that are kept on disk."""
 
     def limits(self) -> Limits:
         """Give which training pairs are left out."""
         return Limits(self.max_words, self.min_words, self.max_ratio, self.drop_copies, self.dedupe)
+
+    def spool(self) -> Spool:
+        """Give where the training pairs are kept: all on disk if the user named a folder."""
+        if self.cache is not None:
+            return Spool(Path(self.cache), most_held=0)
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return Spool(caches / "nmt", MOST_HELD)
 
     def request(self) -> Request:
         """Give what the readers need to know."""
@@ -128,6 +141,7 @@ class Config:
             "max_ratio": data.max_ratio,
             "drop_copies": data.drop_copies,
             "dedupe": data.dedupe,
+            "cache": data.cache,
             "tokenizer": tokenizer.kind,
             "vocab_size": tokenizer.size,
             "separate_vocab": tokenizer.separate,
@@ -198,6 +212,7 @@ class Asked(TypedDict, total=False):
     max_ratio: float | None
     drop_copies: bool
     dedupe: bool
+    cache: str | Path | None
     options: Mapping[str, Any]
     """Of the architecture, as ``-O`` gives them."""
     size: str
@@ -303,6 +318,7 @@ def resolve(asked: Asked) -> Config:
             max_ratio=told.get("max_ratio"),
             drop_copies=told.get("drop_copies", False),
             dedupe=told.get("dedupe", False),
+            cache=str(told["cache"]) if "cache" in told else None,
         ),
         tokenizer=tokenizer,
         training=training,

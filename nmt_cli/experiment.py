@@ -7,20 +7,31 @@ import hashlib
 import math
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from datetime import datetime, timezone
-from itertools import compress
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 
-from nmt_cli import __version__, metrics, tokenizer
-from nmt_cli.batches import BatchSize, IdPair, TrainingBatches, collate, cut, with_ends
-from nmt_cli.config import Config, resolve_training
-from nmt_cli.corpus.pairs import Pair
-from nmt_cli.corpus.preflight import preflight
+from nmt_cli import __version__, metrics, tokenized, tokenizer
+from nmt_cli.batches import (
+    BatchSize,
+    Draw,
+    HeldIds,
+    IdPair,
+    IdPairs,
+    TrainingBatches,
+    collate,
+    cut,
+    with_ends,
+)
+from nmt_cli.config import MOST_HELD, Config, resolve_training
+from nmt_cli.corpus.preflight import Fingerprints, fingerprints_of, preflight
 from nmt_cli.corpus.splits import load_splits
+from nmt_cli.corpus.spool import Places, SpooledPairs, select
 from nmt_cli.divergence import MOST_ROLLBACKS, Diverged
 from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.evaluation import Report, evaluate, make_sample, translate_sample
@@ -36,6 +47,7 @@ from nmt_cli.precision import (
 from nmt_cli.runs import RunFolder
 from nmt_cli.search import Hypothesis, SearchOptions
 from nmt_cli.subwords import SubwordSampler
+from nmt_cli.tokenized import Tokenizers
 from nmt_cli.tokenizer import Tokenizer
 from nmt_cli.training import (
     LOSS_ROWS,
@@ -239,7 +251,8 @@ class _Session:
 
     def read_data(self) -> Iterator[RunEvent]:
         data = self.config.data
-        raw = load_splits(data.spec, data.valid, data.test, data.request())
+        spool = data.spool()
+        raw = load_splits(data.spec, data.valid, data.test, data.request(), spool.collect)
         if self.precision.warning:
             yield Note(f"warning: {self.precision.warning}")
         yield Note(
@@ -256,7 +269,9 @@ class _Session:
     def make_tokenizers(self) -> Iterator[RunEvent]:
         config, train = self.config.tokenizer, self.splits.train.pairs
         lowered: list[Note] = []
-        sides = [[pair.src for pair in train], [pair.tgt for pair in train]]
+        every = -(-len(train) // MOST_HELD)
+        some = list(islice(train, 0, None, every))
+        sides = [[pair.src for pair in some], [pair.tgt for pair in some]]
         if self.config.init is not None:
             self.src_tokenizer, self.tgt_tokenizer = RunFolder(Path(self.config.init)).tokenizers()
         elif config.separate:
@@ -271,7 +286,8 @@ class _Session:
         sizes = f"{len(self.src_tokenizer)}"
         if self.src_tokenizer is not self.tgt_tokenizer:
             sizes += f" and {len(self.tgt_tokenizer)}"
-        yield Note(f"vocabulary: {sizes} ({config.kind})")
+        sampled = f", learnt from one pair in {every}" if every > 1 else ""
+        yield Note(f"vocabulary: {sizes} ({config.kind}{sampled})")
 
     def _tokenizer(self, lines: list[str], name: str, lowered: list[Note]) -> Tokenizer:
         config = self.config.tokenizer
@@ -295,7 +311,7 @@ class _Session:
 
     def data_hash(self) -> str:
         """Hash what a run learns and is chosen by."""
-        return _digest([*self.splits.train.pairs, *self.splits.valid.pairs])
+        return _digest(self.fingerprints, fingerprints_of(self.splits.valid.pairs))
 
     def build(self) -> Iterator[RunEvent]:
         """Make ids, batches, model and trainer; everything random follows from the seed."""
@@ -306,34 +322,33 @@ class _Session:
             len(self.tgt_tokenizer),
             self.src_tokenizer is self.tgt_tokenizer,
         )
+        self.tokenizers = Tokenizers(self.src_tokenizer, self.tgt_tokenizer)
         options: Any = parse(self.arch.options, config.options, config.arch)
         self.model = self.arch.build(options, self.vocab).to(self.device)
         limit = _TOKENS_A_WORD * config.data.max_words
         if self.model.max_positions:
             limit = min(limit, self.model.max_positions)
-        ids = self._ids(self.splits.train.pairs)
-        fits = [max(map(len, pair)) <= limit for pair in ids]
-        if not all(fits):
-            yield Note(f"dropped: {fits.count(False)} with more than {limit} tokens a side")
-        if not any(fits):
+        ids = yield from self._training_ids()
+        places = np.flatnonzero(ids.lengths.max(axis=1) <= limit)
+        if len(places) == 0:
             raise NmtError(
                 f"{config.data.spec}: every pair has more than {limit} tokens a side; raise -O "
                 "max_positions"
             )
-        ids = list(compress(ids, fits))
-        train = list(compress(self.splits.train.pairs, fits))
-
-        source: Sequence[IdPair] | Callable[[int], Sequence[IdPair]] = ids
-        if config.subword_sampling:
-            source = self._sampled(train, ids, limit)
-        batches = TrainingBatches(source, config.batch_size(), config.seed)
+        if len(places) < len(ids):
+            yield Note(f"dropped: {len(ids) - len(places)} with more than {limit} tokens a side")
+            ids.keep(places)
+        draw = self._sampled(places, ids, limit) if config.subword_sampling else None
+        batches = TrainingBatches(ids, config.batch_size(), config.seed, draw)
         self.per_epoch = math.ceil(batches.per_epoch / config.training.get("accumulate", 1))
         self.options = resolve_training(config, self.per_epoch)
         longest = self.model.max_positions or math.inf
         valid = [
             (pair.tgt, ids)
             for pair, ids in zip(
-                self.splits.valid.pairs, self._ids(self.splits.valid.pairs), strict=True
+                self.splits.valid.pairs,
+                self.tokenizers.encode(self.splits.valid.pairs),
+                strict=True,
             )
             if max(len(ids.src), len(ids.tgt)) <= longest
         ]
@@ -354,31 +369,38 @@ class _Session:
         name, _ = metrics.bleu_tokenizer(self.splits.train.tgt_lang)
         return metrics.Bleu(name, self.config.tokenizer.lowercase)
 
-    def _sampled(
-        self, pairs: list[Pair], plain: list[IdPair], limit: int
-    ) -> Callable[[int], list[IdPair]]:
+    def _training_ids(self) -> Generator[RunEvent, None, IdPairs]:
+        """Encode the training pairs, to a file if they are in one or are to be."""
+        pairs, cache = self.splits.train.pairs, self.config.data.cache
+        if cache is None and not isinstance(pairs, SpooledPairs):
+            return HeldIds(self.tokenizers.encode(pairs))
+        folder = self.config.data.spool().folder
+        digest = _digest(self.fingerprints)
+        ids, path, found = tokenized.store(folder, pairs, digest, self.tokenizers)
+        size = path.stat().st_size / 1e6
+        yield Note(f"{'using' if found else 'wrote'} the corpus as ids: {path} ({size:.1f} MB)")
+        return ids
+
+    def _sampled(self, places: Places, plain: IdPairs, limit: int) -> Draw:
         """Make the function that cuts pairs anew; what would get too long stays as it is."""
+        text = select(self.splits.train.pairs, places)
         config = self.config.tokenizer
         samplers = [
             SubwordSampler(side, config.kind, config.symbols, self.config.subword_sampling)
             for side in (self.src_tokenizer, self.tgt_tokenizer)
         ]
 
-        def draw(seed: int) -> list[IdPair]:
+        def draw(seed: int, places: Places) -> list[IdPair]:
+            pairs = select(text, places)
             src = samplers[0].encode_all((pair.src for pair in pairs), seed)
             tgt = samplers[1].encode_all((pair.tgt for pair in pairs), seed + 1)
             drawn = (with_ends(*sides) for sides in zip(src, tgt, strict=True))
             return [
-                new if max(map(len, new)) <= limit else old
-                for new, old in zip(drawn, plain, strict=True)
+                new if max(map(len, new)) <= limit else plain[place]
+                for new, place in zip(drawn, places.tolist(), strict=True)
             ]
 
         return draw
-
-    def _ids(self, pairs: list[Pair]) -> list[IdPair]:
-        src = self.src_tokenizer.encode_all(pair.src for pair in pairs)
-        tgt = self.tgt_tokenizer.encode_all(pair.tgt for pair in pairs)
-        return [with_ends(*sides) for sides in zip(src, tgt, strict=True)]
 
     @torch.inference_mode()
     def _validate(self, model: Seq2Seq) -> Score:
@@ -444,7 +466,7 @@ class _Session:
                 "tgt_lang": train.tgt_lang,
                 "training_pairs": len(train.pairs),
                 "data_hash": self.data_hash(),
-                "test_hash": _digest(self.splits.test.pairs),
+                "test_hash": _digest(fingerprints_of(self.splits.test.pairs)),
                 "training": dataclasses.asdict(self.options),
                 "device": str(self.device),
                 "precision": self.precision.name,
@@ -624,10 +646,10 @@ class _Session:
         yield Evaluated(report)
 
 
-def _digest(pairs: list[Pair]) -> str:
+def _digest(*fingerprints: Fingerprints) -> str:
     digest = hashlib.blake2b(digest_size=16)
-    for pair in pairs:
-        digest.update(pair.fingerprint().to_bytes(8, "little", signed=True))
+    for some in fingerprints:
+        digest.update(some.astype("<i8").tobytes())
     return digest.hexdigest()
 
 

@@ -16,9 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from nmt_cli.corpus.preflight import Fingerprints
 from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.files import flush, write_whole
 from nmt_cli.locking import held
@@ -334,20 +336,20 @@ class RunFolder:
             )
         return path
 
-    def write_fingerprints(self, fingerprints: list[int]) -> None:
+    def write_fingerprints(self, fingerprints: Fingerprints) -> None:
         """Keep the hashes of the training pairs, so that later test sets can be checked."""
-        tensor = torch.tensor(fingerprints, dtype=torch.int64)
+        tensor = torch.from_numpy(np.unique(fingerprints))
         write_whole(self._files / "training-pairs.safetensors", _serialise({"pairs": tensor}))
 
-    def fingerprints(self) -> frozenset[int]:
+    def fingerprints(self) -> Fingerprints:
         """Read the hashes of the training pairs; none if they were not kept."""
         path = self._files / "training-pairs.safetensors"
         if not path.is_file():
-            return frozenset()
+            return np.array([], np.int64)
         tensors = _read_tensors(path)
         if "pairs" not in tensors:
             raise NmtError(f"{path}: damaged: has no 'pairs'")
-        return frozenset(tensors["pairs"].tolist())
+        return tensors["pairs"].numpy()
 
     def save_state(self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Write the resumable state of a step, then drop older ones.

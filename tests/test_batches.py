@@ -1,9 +1,19 @@
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
-from nmt_cli.batches import BatchSize, Position, TrainingBatches, collate, cut, pad, with_ends
+from nmt_cli.batches import (
+    BatchSize,
+    HeldIds,
+    Position,
+    TrainingBatches,
+    collate,
+    cut,
+    pad,
+    with_ends,
+)
 from nmt_cli.tokenizer import BOS, EOS
 
 
@@ -11,6 +21,10 @@ def make_pairs(count=50):
     generator = torch.Generator().manual_seed(0)
     sizes = torch.randint(1, 12, (count, 2), generator=generator).tolist()
     return [with_ends([5 + n] * s, [5 + n] * t) for n, (s, t) in enumerate(sizes)]
+
+
+def made(pairs):
+    return TrainingBatches(HeldIds(pairs), BatchSize(40), seed=3)
 
 
 def test_padding_and_masks():
@@ -33,23 +47,27 @@ def test_sentences_can_be_the_budget():
     assert [len(group) for group in groups] == [4, 4, 2]
 
 
-def test_an_epoch_has_every_pair_once():
-    pairs = make_pairs()
-    batches = TrainingBatches(pairs, BatchSize(40), seed=3)
+@pytest.mark.parametrize("window", [1000, 50, 33, 7, 1])
+@pytest.mark.parametrize("count", [50, 301])
+def test_an_epoch_has_every_pair_once(window, count):
+    pairs = make_pairs(count)
+    batches = TrainingBatches(HeldIds(pairs), BatchSize(40), seed=3, window=window)
     stream = itertools.islice(batches.start_from(Position(0, 0)), batches.per_epoch)
     seen = sorted(batch.src[row, 0].item() for _, batch in stream for row in range(len(batch.src)))
     assert seen == sorted(pair.src[0] for pair in pairs)
 
 
 def test_epochs_have_different_orders_and_the_same_number_of_batches():
-    batches = TrainingBatches(make_pairs(), BatchSize(40), seed=3)
-    plans = [batches._plan(epoch) for epoch in range(3)]
-    assert len({len(plan) for plan in plans}) == 1
+    stream = made(make_pairs()).start_from(Position(0, 0))
+    count = made(make_pairs()).per_epoch
+    plans = [[batch.src.tolist() for _, batch in itertools.islice(stream, count)] for _ in "ab"]
     assert plans[0] != plans[1]
+    assert next(stream)[0] == Position(2, 1)
 
 
-def test_going_on_from_a_position_equals_never_having_stopped():
-    batches = TrainingBatches(make_pairs(), BatchSize(40), seed=3)
+@pytest.mark.parametrize("window", [1000, 30])
+def test_going_on_from_a_position_equals_never_having_stopped(window):
+    batches = TrainingBatches(HeldIds(make_pairs()), BatchSize(40), seed=3, window=window)
     whole = list(itertools.islice(batches.start_from(Position(0, 0)), 2 * batches.per_epoch + 3))
     for stop in (0, 1, batches.per_epoch - 1, batches.per_epoch, batches.per_epoch + 2):
         position = whole[stop][0]
@@ -58,13 +76,16 @@ def test_going_on_from_a_position_equals_never_having_stopped():
         assert torch.equal(following[1].src, whole[stop + 1][1].src)
 
 
-def test_pairs_drawn_anew_in_each_epoch_follow_from_the_seed_and_the_position():
-    def draw(seed):
+@pytest.mark.parametrize("window", [1000, 30])
+def test_pairs_drawn_anew_in_each_epoch_follow_from_the_seed_and_the_position(window):
+    def draw(seed, places):
+        assert (np.diff(places) > 0).all()
         generator = torch.Generator().manual_seed(seed)
         sizes = torch.randint(1, 12, (50, 2), generator=generator).tolist()
-        return [with_ends([5 + n] * s, [5 + n] * t) for n, (s, t) in enumerate(sizes)]
+        return [with_ends([5 + n] * sizes[n][0], [5 + n] * sizes[n][1]) for n in places.tolist()]
 
-    batches = TrainingBatches(draw, BatchSize(40), seed=3)
+    plain = HeldIds(make_pairs(50))
+    batches = TrainingBatches(plain, BatchSize(40), seed=3, draw=draw, window=window)
     whole = list(itertools.islice(batches.start_from(Position(0, 0)), 3 * batches.per_epoch))
     lengths = [set(), set()]
     for position, batch in whole:
@@ -80,18 +101,22 @@ def test_pairs_drawn_anew_in_each_epoch_follow_from_the_seed_and_the_position():
         assert torch.equal(following[1].tgt, whole[stop + 1][1].tgt)
 
 
-def test_batches_hold_hardly_any_padding():
-    batches = TrainingBatches(make_pairs(2000), BatchSize(200), seed=1)
+@pytest.mark.parametrize(("window", "share"), [(4000, 0.95), (900, 0.9)])
+def test_batches_hold_hardly_any_padding(window, share):
+    batches = TrainingBatches(HeldIds(make_pairs(2000)), BatchSize(200), 1, window=window)
     stream = itertools.islice(batches.start_from(Position(0, 0)), batches.per_epoch)
     masks = [mask for _, batch in stream for mask in (batch.src_mask, batch.tgt_mask)]
-    assert sum(m.sum().item() for m in masks) > 0.95 * sum(m.numel() for m in masks)
+    assert sum(m.sum().item() for m in masks) > share * sum(m.numel() for m in masks)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_order_follows_from_the_seed(seed):
-    first = TrainingBatches(make_pairs(), BatchSize(40), seed)._plan(0)
-    assert first == TrainingBatches(make_pairs(), BatchSize(40), seed)._plan(0)
-    assert first != TrainingBatches(make_pairs(), BatchSize(40), seed + 1)._plan(0)
+    def first(seed):
+        batches = TrainingBatches(HeldIds(make_pairs()), BatchSize(40), seed)
+        return next(batches.start_from(Position(0, 0)))[1].src.tolist()
+
+    assert first(seed) == first(seed)
+    assert first(seed) != first(seed + 1)
 
 
 def test_pad_keeps_rows_apart():

@@ -27,7 +27,7 @@ def whole_run(path):
     run = RunFolder(path)
     marks = {
         run.config()["mark"],
-        *run.fingerprints(),
+        *run.fingerprints().tolist(),
         json.loads(run.log_path.read_text())["mark"],
     }
     tensors, values = run.load_state()

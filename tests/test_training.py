@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt_cli.batches import BatchSize, Position, TrainingBatches, collate, with_ends
+from nmt_cli.batches import BatchSize, HeldIds, Position, TrainingBatches, collate, with_ends
 from nmt_cli.divergence import MOST_SKIPPED, Diverged, Health
 from nmt_cli.errors import WorkFailed
 from nmt_cli.loss import smoothed_cross_entropy
@@ -62,7 +62,7 @@ def make_trainer(scores=None, precision=FP32, arch="lstm-attn", **changes):
     )
     given = iter(scores or [])
     validate = lambda _: next(given, Score(0.0, 1.0))  # noqa: E731
-    batches = TrainingBatches(make_pairs(), BatchSize(30), seed=1)
+    batches = TrainingBatches(HeldIds(make_pairs()), BatchSize(30), seed=1)
     return Trainer(model, batches, validate, options(**changes), precision, V)
 
 

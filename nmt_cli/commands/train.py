@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -265,6 +266,15 @@ def train(
     dedupe: Annotated[
         bool, typer.Option("--dedupe", help="Leave out training pairs that stand there before.")
     ] = False,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep the training pairs out of memory: their ids as an Arrow file in DIR, which "
+            "later runs on the same data use again.  (default: so past 500,000 pairs, in "
+            "~/.cache/nmt)",
+        ),
+    ] = None,
     precision: Annotated[
         PrecisionOption,
         typer.Option(help="Number format; auto is the fastest that is safe here."),
@@ -348,7 +358,7 @@ def train(
     """
     from nmt_cli import experiment
     from nmt_cli.commands.following import follow
-    from nmt_cli.config import End, resolve
+    from nmt_cli.config import Config, End, resolve
     from nmt_cli.display import Screen
     from nmt_cli.models.options import parse_assignments
     from nmt_cli.runs import DEFAULT_ROOT, RunFolder
@@ -365,6 +375,9 @@ def train(
             changes["threads"] = threads
         if end != End():
             changes["end"] = end
+        if cache is not None:
+            request = Config.from_json(folder.config()["request"])
+            changes["data"] = dataclasses.replace(request.data, cache=str(cache))
         return follow(
             lambda watcher: experiment.resume(folder, changes, watcher),
             folder.path,
@@ -389,6 +402,7 @@ def train(
             "max_ratio": max_ratio,
             "drop_copies": drop_copies,
             "dedupe": dedupe,
+            "cache": cache,
             "options": parse_assignments(assignments),
             "size": size.value,
             "epochs": epochs,
@@ -452,8 +466,8 @@ def _trackers(
 
 
 _WITH_RESUME = {
-    "resume", "epochs", "steps", "minutes", "device", "threads", "quiet", "config", "tensorboard",
-    "tracker",
+    "resume", "epochs", "steps", "minutes", "device", "threads", "cache", "quiet", "config",
+    "tensorboard", "tracker",
 }  # fmt: skip
 
 
@@ -477,7 +491,7 @@ def _refuse_changes(ctx: typer.Context, request: dict[str, Any]) -> None:
         options = ", ".join(_written(name) for name in others)
         raise NmtError(
             f"{options}: cannot be changed with --resume, only --steps, --epochs, --minutes, "
-            "--device and --threads; to start from the weights of a run, use --init"
+            "--device, --threads and --cache; to start from the weights of a run, use --init"
         )
 
 

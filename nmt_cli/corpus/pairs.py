@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,13 +25,17 @@ class Pair(NamedTuple):
         return stable_hash(f"{self.src}\n{self.tgt}")
 
 
+Collect = Callable[[Iterable[Pair]], Sequence[Pair]]
+"""What takes pairs as they are read and keeps them, such as ``list``."""
+
+
 class PairList(NamedTuple):
     """Pairs of one file or split, and the languages they turned out to be in."""
 
     name: str
     src_lang: str
     tgt_lang: str
-    pairs: list[Pair]
+    pairs: Sequence[Pair]
     notes: tuple[str, ...] = ()
     """What was left out in reading, in words."""
 
@@ -47,9 +51,9 @@ class PairStream:
     notes: list[str] = field(default_factory=list)
     """What was left out, in words; complete when all pairs are read."""
 
-    def read(self) -> PairList:
-        """Read all of them."""
-        pairs = list(self.pairs)
+    def read(self, collect: Collect = list) -> PairList:
+        """Read all of them, into what ``collect`` makes."""
+        pairs = collect(self.pairs)
         return PairList(self.name, self.src_lang, self.tgt_lang, pairs, tuple(self.notes))
 
 
@@ -99,9 +103,9 @@ class Corpus(NamedTuple):
     name: str
     parts: Mapping[str, Callable[[], PairStream]]
 
-    def read(self, part: str) -> PairList:
-        """Read all of a part."""
-        return self.parts[part]().read()
+    def read(self, part: str, collect: Collect = list) -> PairList:
+        """Read all of a part, into what ``collect`` makes."""
+        return self.parts[part]().read(collect)
 
     def named(self, kind: tuple[str, ...]) -> list[str]:
         """List the parts whose name begins with one of the given words."""

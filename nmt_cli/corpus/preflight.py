@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nmt_cli.corpus.lines import is_blank
 from nmt_cli.corpus.pairs import Pair, PairList
 from nmt_cli.corpus.splits import Splits
+from nmt_cli.corpus.spool import Places, select
 from nmt_cli.errors import NmtError
 
 _ODD_RATIO = 9.0
+
+Fingerprints = NDArray[np.int64]
+"""Hashes of pairs, eight bytes each."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +81,29 @@ def leak_warning(leaked: int, total: int) -> str:
     return f"warning: {leaked} of {total} test pairs occur in the training data"
 
 
-def count_leaked(test: Iterable[Pair], training: Collection[int]) -> int:
+def count_leaked(test: Iterable[Pair], training: Fingerprints) -> int:
     """Count test pairs whose fingerprint is among those of the training pairs."""
-    return sum(pair.fingerprint() in training for pair in test)
+    return int(np.isin(fingerprints_of(test), training).sum())
 
 
-def preflight(splits: Splits, limits: Limits) -> tuple[Splits, Preflight, list[int]]:
+def fingerprints_of(pairs: Iterable[Pair]) -> Fingerprints:
+    """Hash each pair."""
+    return np.fromiter((pair.fingerprint() for pair in pairs), np.int64)
+
+
+def preflight(splits: Splits, limits: Limits) -> tuple[Splits, Preflight, Fingerprints]:
     """Leave out what cannot be trained on and report on the rest.
 
     Returns:
         the splits without the pairs left out, the report, and the fingerprints of the training
-        pairs, sorted, for the leak check of later test sets.
+        pairs that are left.
 
     Raises:
         NmtError: if no training or validation pair is left.
     """
     read = splits.train.pairs
-    kept, dropped = _filter(read, limits)
+    places, fingerprints, dropped = _filter(read, limits)
+    kept = select(read, places)
     if not read:
         why = "".join(f" ({note})" for note in splits.train.notes)
         raise NmtError(f"{splits.train.name}: holds no pairs{why}")
@@ -99,7 +113,6 @@ def preflight(splits: Splits, limits: Limits) -> tuple[Splits, Preflight, list[i
             f"{splits.train.name}: 0 of {len(read)} pairs left, --max-words {limits.max_words}: "
             f"{reasons}; give other data or wider limits"
         )
-    fingerprints = {pair.fingerprint() for pair in kept}
     leaked = 0
     if splits.test.pairs is read:  # the training pairs serve, so those that are left
         splits = replace(splits, test=_with(splits.test, kept))
@@ -112,7 +125,7 @@ def preflight(splits: Splits, limits: Limits) -> tuple[Splits, Preflight, list[i
         kept=len(kept),
         dropped=dropped,
         odd_ratio=sum(_ratio(pair) > _ODD_RATIO for pair in kept),
-        duplicates=len(kept) - len(fingerprints),
+        duplicates=len(kept) - len(np.unique(fingerprints)),
         leaked=leaked,
         test_pairs=len(splits.test.pairs),
         unknown_characters=_unknown_share(kept, splits.test.pairs),
@@ -125,13 +138,14 @@ def preflight(splits: Splits, limits: Limits) -> tuple[Splits, Preflight, list[i
     usable = Splits(
         _with(splits.train, kept), _with(splits.valid, valid), splits.test, splits.notes
     )
-    return usable, report, sorted(fingerprints)
+    return usable, report, fingerprints
 
 
-def _filter(pairs: Iterable[Pair], limits: Limits) -> tuple[list[Pair], dict[str, int]]:
-    """Keep what is within the limits; count the rest by reason, in the order of the tests."""
-    kept: list[Pair] = []
-    seen: set[int] = set()
+def _filter(pairs: Iterable[Pair], limits: Limits) -> tuple[Places, Fingerprints, dict[str, int]]:
+    """Keep what is within the limits: where it stands and its hashes.
+
+    The rest is counted by reason, in the order of the tests.
+    """
     tests: dict[str, Callable[[Pair], bool]] = {
         "with an empty side": lambda pair: is_blank(pair.src) or is_blank(pair.tgt),
         f"with more than {limits.max_words} words (--max-words)": (
@@ -146,23 +160,25 @@ def _filter(pairs: Iterable[Pair], limits: Limits) -> tuple[list[Pair], dict[str
         "whose sides are the same (--drop-copies)": (
             lambda pair: limits.drop_copies and pair.src == pair.tgt
         ),
-        "that stand there before (--dedupe)": (
-            lambda pair: limits.dedupe and pair.fingerprint() in seen
-        ),
     }
     counts = dict.fromkeys(tests, 0)
-    for pair in pairs:
+    kept, hashes = array("q"), array("q")
+    for place, pair in enumerate(pairs):
         reason = next((why for why, fails in tests.items() if fails(pair)), None)
         if reason is not None:
             counts[reason] += 1
             continue
-        kept.append(pair)
-        if limits.dedupe:
-            seen.add(pair.fingerprint())
-    return kept, {reason: count for reason, count in counts.items() if count}
+        kept.append(place)
+        hashes.append(pair.fingerprint())
+    places, fingerprints = np.array(kept, np.int64), np.array(hashes, np.int64)
+    if limits.dedupe:
+        first = np.sort(np.unique(fingerprints, return_index=True)[1])
+        counts["that stand there before (--dedupe)"] = len(places) - len(first)
+        places, fingerprints = places[first], fingerprints[first]
+    return places, fingerprints, {reason: count for reason, count in counts.items() if count}
 
 
-def _with(part: PairList, pairs: list[Pair]) -> PairList:
+def _with(part: PairList, pairs: Sequence[Pair]) -> PairList:
     return part._replace(pairs=pairs)
 
 
@@ -175,8 +191,10 @@ def _ratio(pair: Pair) -> float:
     return sizes[1] / max(sizes[0], 1)
 
 
-def _unknown_share(train: list[Pair], test: list[Pair]) -> float:
-    known = set().union(*(pair.src for pair in train))
+def _unknown_share(train: Iterable[Pair], test: Sequence[Pair]) -> float:
+    known: set[str] = set()
+    for pair in train:
+        known.update(pair.src)
     total = sum(len(pair.src) for pair in test)
     unknown = sum(char not in known for pair in test for char in pair.src)
     return unknown / total if total else 0.0

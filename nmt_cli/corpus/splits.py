@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nmt_cli.corpus.pairs import Corpus, Pair, PairList, Request, stable_hash
+import numpy as np
+
+from nmt_cli.corpus.pairs import Collect, Corpus, PairList, Request, stable_hash
 from nmt_cli.corpus.readers import TEST, TRAIN, VALID, open_corpus
+from nmt_cli.corpus.spool import select
 from nmt_cli.errors import NmtError
 
 FEWEST_TO_HOLD_OUT = 200
@@ -24,18 +27,27 @@ class Splits:
     notes: list[str] = field(default_factory=list)
 
 
-def load_splits(data: str, valid: str | None, test: str | None, request: Request) -> Splits:
+def load_splits(
+    data: str, valid: str | None, test: str | None, request: Request, collect: Collect = list
+) -> Splits:
     """Read the splits that training needs.
 
     A split that is neither given nor found is held out of the training pairs by a hash of the
     source, so that one source never stands on two sides; under 200 pairs the training pairs
     themselves serve.
 
+    Args:
+        data: the SPEC of the training pairs, or of all.
+        valid: the SPEC of the validation pairs, if they stand elsewhere.
+        test: the SPEC of the test pairs, if they stand elsewhere.
+        request: languages, columns and encoding.
+        collect: what keeps the training pairs.
+
     Raises:
         NmtError: if something cannot be read or a folder has no training split.
     """
     corpus = open_corpus(data, request)
-    train = corpus.read(_training_part(corpus))
+    train = corpus.read(_training_part(corpus), collect)
     request = Request(train.src_lang, train.tgt_lang, request.columns, request.errors)
     found: dict[str, PairList] = {}
     notes: list[str] = []
@@ -93,20 +105,18 @@ def load_one(
 def hold_out(train: PairList, names: list[str]) -> tuple[PairList, dict[str, PairList]]:
     """Split by a hash of the source: a twentieth for each name, at most about 1,000 pairs."""
     share = min(_HELD_OUT_SHARE, _HELD_OUT_MOST / len(train.pairs))
-    chosen: dict[str, list[Pair]] = {name: [] for name in names}
-    rest: list[Pair] = []
-    for pair in train.pairs:
-        place = int((stable_hash(pair.src) % _SLOTS) / _SLOTS / share)
-        (chosen[names[place]] if place < len(names) else rest).append(pair)
+    slots = np.fromiter((stable_hash(pair.src) % _SLOTS for pair in train.pairs), np.int64)
+    drawn = np.minimum(slots / _SLOTS / share, len(names)).astype(np.int8)
+    parts = [select(train.pairs, np.flatnonzero(drawn == n)) for n in range(len(names) + 1)]
     held_out = {
-        name: train._replace(name=f"{train.name} (held out for {name})", pairs=pairs)
-        for name, pairs in chosen.items()
+        name: train._replace(name=f"{train.name} (held out for {name})", pairs=list(pairs))
+        for name, pairs in zip(names, parts, strict=False)
     }
-    if not rest or not all(chosen.values()):
+    if not all(parts):
         raise NmtError(
             f"{train.name}: its sources repeat too much to hold any out; give --valid and --test"
         )
-    return train._replace(pairs=rest), held_out
+    return train._replace(pairs=parts[-1]), held_out
 
 
 def _training_part(corpus: Corpus) -> str:

@@ -25,7 +25,7 @@ def test_every_dropped_pair_is_counted_with_its_reason():
     splits, report, fingerprints = run(TRAIN, [Pair("c", "y"), Pair("C", "y"), Pair("é", "")])
     assert [pair.src for pair in splits.train.pairs] == ["a b", "a b", "c"]
     assert len(splits.test.pairs) == 3
-    assert len(fingerprints) == 2
+    assert fingerprints.tolist() == [pair.fingerprint() for pair in splits.train.pairs]
     text = "\n".join(report.lines())
     assert "train: 3 pairs of 6" in text
     assert "dropped: 2 with an empty side, 1 with more than 5 words (--max-words)" in text

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from nmt_cli.batches import BatchSize, TrainingBatches, collate, with_ends
+from nmt_cli.batches import BatchSize, HeldIds, TrainingBatches, collate, with_ends
 from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.models import (
     Seq2Seq,
@@ -251,7 +251,7 @@ def test_a_handful_of_pairs_is_fitted_exactly(arch, variant):
         weight_decay=0.0, betas=(0.9, 0.98), validate_every=1000, save_every=1000, average=0,
         patience=0, last_step=300, minutes=None,
     )  # fmt: skip
-    batches = TrainingBatches(pairs, BatchSize(1000), seed=1)
+    batches = TrainingBatches(HeldIds(pairs), BatchSize(1000), seed=1)
     trainer = Trainer(model, batches, lambda _: Score(0.0, 1.0), options, Precision("fp32", ""), V)
     fitted = (
         knows(model, pairs)
