@@ -209,7 +209,7 @@ def info_text(split: str, info: Info) -> str:
         )
     ]
     scripts = [
-        f"{language} {', '.join(f'{name} {share:.1%}' for name, share in _shares(side.scripts))}"
+        f"{language} {', '.join(f'{name} {share:.1%}' for name, share in _shares(side.scripts()))}"
         for language, side in zip((info.src_lang, info.tgt_lang), sides, strict=True)
     ]
     ratio = "-" if info.ratio is None else f"{info.ratio:.2f}"

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -27,6 +27,9 @@ BUCKET = 5
 EXAMPLES = 10
 """Suspicious lines that are named for each reason; all are counted."""
 _MARKUP = re.compile(r"<[A-Za-z/!][^<>]*>|&(#\d+|[A-Za-z]{2,8});")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+"""Unicode's category Cc but the tab."""
+_LATIN = "LATIN"
 _ODD_RATIO = 3.0
 _FEW_WORDS = 4
 """A shorter side is not judged by its ratio or direction."""
@@ -48,8 +51,8 @@ class Side:
     vocabulary: Counter[str] = field(default_factory=Counter)
     lengths: Counter[int] = field(default_factory=Counter)
     """Lines by their number of words, in buckets of ``BUCKET``: the upper edge of each."""
-    scripts: Counter[str] = field(default_factory=Counter)
-    """Letters by script."""
+    symbols: Counter[str] = field(default_factory=Counter)
+    """Characters, each with its number."""
     composed: int = 0
     """Lines that are in form NFC and not in NFD."""
     decomposed: int = 0
@@ -66,19 +69,23 @@ class Side:
         self.longest = max(self.longest, len(words))
         self.vocabulary.update(words)
         self.lengths[bucket_of(len(words))] += 1
-        for char in text:
-            if script := script_of(char):
-                self.scripts[script] += 1
+        self.symbols.update(text)
         if not text.isascii():
             is_nfc = unicodedata.is_normalized("NFC", text)
             is_nfd = unicodedata.is_normalized("NFD", text)
             self.composed += is_nfc and not is_nfd
             self.decomposed += is_nfd and not is_nfc
 
+    def scripts(self) -> Counter[str]:
+        """Count letters by script."""
+        return scripts_of(self.symbols)
+
     def usual_scripts(self) -> set[str]:
         """Name the scripts that are no exception here."""
-        total = sum(self.scripts.values())
-        return {name for name, count in self.scripts.items() if count >= _RARE_SCRIPT * total}
+        scripts = self.scripts()
+        return {
+            name for name, count in scripts.items() if count >= _RARE_SCRIPT * scripts.total()
+        }
 
     def as_json(self) -> dict[str, Any]:
         """Give all but the vocabulary itself."""
@@ -89,7 +96,7 @@ class Side:
             "longest": self.longest,
             "empty": self.empty,
             "lengths": {str(edge): self.lengths[edge] for edge in sorted(self.lengths)},
-            "scripts": dict(self.scripts.most_common()),
+            "scripts": dict(self.scripts().most_common()),
             "nfc_lines": self.composed,
             "nfd_lines": self.decomposed,
         }
@@ -170,6 +177,15 @@ def script_of(char: str) -> str | None:
     return unicodedata.name(char, "UNKNOWN").split()[0].split("-")[0]
 
 
+def scripts_of(symbols: Mapping[str, int]) -> Counter[str]:
+    """Count letters by script, of characters with their numbers."""
+    scripts: Counter[str] = Counter()
+    for char, count in symbols.items():
+        if script := script_of(char):
+            scripts[script] += count
+    return scripts
+
+
 def describe(open_pairs: Open, on_done: Callable[[int], None] | None = None) -> Info:
     """Read a split twice and say what is in it.
 
@@ -238,6 +254,7 @@ class _Judge:
     def __init__(self, info: Info) -> None:
         self._sides = (info.src, info.tgt)
         self._usual = tuple(side.usual_scripts() for side in self._sides)
+        self._totals = [side.words + 0.5 * len(side.vocabulary) + 1 for side in self._sides]
 
     def reasons(self, pair: Pair) -> list[str]:
         """Say what is odd about a pair."""
@@ -246,10 +263,12 @@ class _Judge:
         if is_blank(pair.src) or is_blank(pair.tgt):
             return ["empty side"]
         for text, usual, side in zip(pair, self._usual, ("source", "target"), strict=True):
-            scripts = Counter(filter(None, map(script_of, text)))
+            if _LATIN in usual and text.isascii():
+                continue
+            scripts = scripts_of(Counter(text))
             if scripts and scripts.most_common(1)[0][0] not in usual:
                 found.append(f"{side} in another script than the rest")
-        if any(unicodedata.category(char) == "Cc" and char != "\t" for char in "".join(pair)):
+        if any(_CONTROL.search(text) for text in pair):
             found.append("control characters")
         if any(_MARKUP.search(text) for text in pair):
             found.append("markup")
@@ -273,10 +292,9 @@ class _Judge:
 
     def _like_target(self, words: list[str], own: int) -> float:
         """Sum log P(word | target side) / P(word | source side)."""
-        total = 0.0
+        total = len(words) * math.log(self._totals[0] / self._totals[1])
         for word in words:
             counts = [side.vocabulary[word] + 0.5 for side in self._sides]
             counts[own] = max(counts[own] - words.count(word), 0.5)
-            totals = [side.words + 0.5 * len(side.vocabulary) + 1 for side in self._sides]
-            total += math.log(counts[1] / totals[1]) - math.log(counts[0] / totals[0])
+            total += math.log(counts[1] / counts[0])
         return total

@@ -97,7 +97,7 @@ def test_lines_that_look_wrong_are_named_by_number():
         "one side more than 3 times longer": [50],
         "target is a copy of the source": [60],
     }
-    assert found.tgt.scripts["CYRILLIC"] > 0
+    assert found.tgt.scripts()["CYRILLIC"] > 0
 
 
 def test_mixed_normal_forms_are_seen():
