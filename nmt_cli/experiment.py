@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 import platform
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from nmt_cli import __version__, metrics, tokenized, tokenizer
-from nmt_cli.batches import (
-    BatchSize,
-    Draw,
-    HeldIds,
-    IdPair,
-    IdPairs,
-    TrainingBatches,
-    collate,
-    cut,
-    with_ends,
-)
-from nmt_cli.config import MOST_HELD, Config, resolve_training
-from nmt_cli.corpus.preflight import Fingerprints, fingerprints_of, preflight
-from nmt_cli.corpus.splits import load_splits
-from nmt_cli.corpus.spool import Places, SpooledPairs, select
+from nmt_cli import __version__, metrics
+from nmt_cli.batches import BatchSize, IdPair, collate, cut
+from nmt_cli.config import Config, resolve_training
 from nmt_cli.divergence import MOST_ROLLBACKS, Diverged
 from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.evaluation import Report, evaluate, make_sample, translate_sample
 from nmt_cli.loss import smoothed_cross_entropy
-from nmt_cli.models import Seq2Seq, Vocabulary, architecture, parameter_count
+from nmt_cli.models import Seq2Seq, architecture, parameter_count
 from nmt_cli.models.options import parse
 from nmt_cli.precision import (
     choose_device,
@@ -44,11 +28,9 @@ from nmt_cli.precision import (
     choose_translation_precision,
     use_fast_kernels,
 )
+from nmt_cli.preparation import Preparation
 from nmt_cli.runs import RunFolder
 from nmt_cli.search import Hypothesis, SearchOptions
-from nmt_cli.subwords import SubwordSampler
-from nmt_cli.tokenized import Tokenizers
-from nmt_cli.tokenizer import Tokenizer
 from nmt_cli.training import (
     LOSS_ROWS,
     Event,
@@ -72,6 +54,7 @@ from nmt_cli.translation import (
     load_translator,
     search_all,
 )
+from nmt_cli.watching import Note, Watcher
 from nmt_cli.workers import choose_workers
 
 VALIDATION_SENTENCES = 500
@@ -79,14 +62,6 @@ VALIDATION_SENTENCES = 500
 SAMPLES = 5
 """Translations of so many of them, always the same, are logged."""
 _VALIDATION_BATCH = BatchSize(tokens=4096)
-_TOKENS_A_WORD = 5
-"""A pair with a side of so many times --max-words tokens is left out: its words are no words."""
-
-
-class Note(NamedTuple):
-    """A line for the log on the screen."""
-
-    text: str
 
 
 class Prepared(NamedTuple):
@@ -115,22 +90,6 @@ class Evaluated(NamedTuple):
     report: Report
 
 
-class Watcher(Protocol):
-    """What a run asks and tells while it goes on."""
-
-    wants_attention: bool
-    """Whether validations are to give the attention of their samples."""
-
-    def interrupted(self) -> bool:
-        """Tell whether to save and stop; asked after each step."""
-
-    def save_asked(self) -> bool:
-        """Tell whether to save and go on; asked after each step, and true once for each wish."""
-
-    def translated(self, done: int, total: int) -> None:
-        """Hear how many test sentences are translated."""
-
-
 RunEvent = Event | Note | Prepared | Sampled | Evaluated
 
 
@@ -152,9 +111,9 @@ def start(
     folder.settle()
     _replaces(folder, overwrite)
     resolve_training(config, per_epoch=1)  # refuses what cannot go together, before the data
-    session = _Session(config, folder)
+    session = _Session(config, folder, watcher)
     yield from session.read_data()
-    yield from session.make_tokenizers()
+    yield from session.data.learn_tokenizers()
     yield from session.build()
     if config.init is not None:
         yield from _start_from(RunFolder(Path(config.init)), config, session.model)
@@ -163,7 +122,7 @@ def start(
             folder.write_beside()
         try:
             session.write_folder()
-            yield from session.train(watcher)
+            yield from session.train()
         finally:
             folder.discard_beside()
 
@@ -218,24 +177,26 @@ def resume(folder: RunFolder, changes: dict[str, Any], watcher: Watcher) -> Iter
 
 
 def _resume(folder: RunFolder, config: Config, watcher: Watcher) -> Iterator[RunEvent]:
-    session = _Session(config, folder)
+    session = _Session(config, folder, watcher)
     yield from session.read_data()
-    session.load_tokenizers()
-    if session.data_hash() != folder.config()["data_hash"]:
+    session.data.load_tokenizers(folder)
+    if session.data.data_hash() != folder.config()["data_hash"]:
         raise NmtError(
             f"{config.data.spec}: the data has changed since {folder.path} was begun, "
             "so it cannot go on as if it had never stopped; train anew with -o"
         )
     yield from session.build()
     yield from session.restore()
-    yield from session.train(watcher)
+    yield from session.train()
 
 
 class _Session:
     """The steps from config to evaluation; each is called once, in the order of its place."""
 
-    def __init__(self, config: Config, folder: RunFolder) -> None:
+    def __init__(self, config: Config, folder: RunFolder, watcher: Watcher) -> None:
         self.config = config
+        self.watcher = watcher
+        self.data = Preparation(config, watcher)
         self.folder = folder
         self.arch = architecture(config.arch)
         self.device = choose_device(config.device)
@@ -247,12 +208,8 @@ class _Session:
         use_fast_kernels(self.device)
         self.log_size = 0
         self.samples: list[Sampled] = []
-        self.wants_attention = False
 
     def read_data(self) -> Iterator[RunEvent]:
-        data = self.config.data
-        spool = data.spool()
-        raw = load_splits(data.spec, data.valid, data.test, data.request(), spool.collect)
         if self.precision.warning:
             yield Note(f"warning: {self.precision.warning}")
         yield Note(
@@ -260,103 +217,25 @@ class _Session:
             f"({self.precision.reason}), threads: {torch.get_num_threads()}"
             + (", compiled" if self.config.compile else "")
         )
-        for note in raw.notes:
-            yield Note(note)
-        self.splits, report, self.fingerprints = preflight(raw, data.limits())
-        for line in report.lines():
-            yield Note(line)
-
-    def make_tokenizers(self) -> Iterator[RunEvent]:
-        config, train = self.config.tokenizer, self.splits.train.pairs
-        lowered: list[Note] = []
-        every = -(-len(train) // MOST_HELD)
-        some = list(islice(train, 0, None, every))
-        sides = [[pair.src for pair in some], [pair.tgt for pair in some]]
-        if self.config.init is not None:
-            self.src_tokenizer, self.tgt_tokenizer = RunFolder(Path(self.config.init)).tokenizers()
-        elif config.separate:
-            self.src_tokenizer, self.tgt_tokenizer = (
-                self._tokenizer(side, name, lowered)
-                for side, name in zip(sides, ("source", "target"), strict=True)
-            )
-        else:
-            shared = self._tokenizer(sides[0] + sides[1], "shared", lowered)
-            self.src_tokenizer = self.tgt_tokenizer = shared
-        yield from lowered
-        sizes = f"{len(self.src_tokenizer)}"
-        if self.src_tokenizer is not self.tgt_tokenizer:
-            sizes += f" and {len(self.tgt_tokenizer)}"
-        sampled = f", learnt from one pair in {every}" if every > 1 else ""
-        yield Note(f"vocabulary: {sizes} ({config.kind}{sampled})")
-
-    def _tokenizer(self, lines: list[str], name: str, lowered: list[Note]) -> Tokenizer:
-        config = self.config.tokenizer
-        asked = config.size
-        size = asked or tokenizer.auto_vocab_size(lines)
-
-        def note(wanted: int, given: int) -> None:
-            if asked is not None:
-                lowered.append(
-                    Note(
-                        f"warning: --vocab-size {wanted} is more than the {name} text fills; "
-                        f"the vocabulary has {given}"
-                    )
-                )
-
-        trained = tokenizer.train(lines, config.rule(), config.kind, size, note, config.symbols)
-        return Tokenizer(trained.model, config.rule())
-
-    def load_tokenizers(self) -> None:
-        self.src_tokenizer, self.tgt_tokenizer = self.folder.tokenizers()
-
-    def data_hash(self) -> str:
-        """Hash what a run learns and is chosen by."""
-        return _digest(self.fingerprints, fingerprints_of(self.splits.valid.pairs))
+        yield from self.data.read()
 
     def build(self) -> Iterator[RunEvent]:
         """Make ids, batches, model and trainer; everything random follows from the seed."""
         config = self.config
         torch.manual_seed(config.seed)
-        self.vocab = Vocabulary(
-            len(self.src_tokenizer),
-            len(self.tgt_tokenizer),
-            self.src_tokenizer is self.tgt_tokenizer,
-        )
-        self.tokenizers = Tokenizers(self.src_tokenizer, self.tgt_tokenizer)
+        self.vocab = self.data.vocabulary()
         options: Any = parse(self.arch.options, config.options, config.arch)
         self.model = self.arch.build(options, self.vocab).to(self.device)
-        limit = _TOKENS_A_WORD * config.data.max_words
-        if self.model.max_positions:
-            limit = min(limit, self.model.max_positions)
-        ids = yield from self._training_ids()
-        places = np.flatnonzero(ids.lengths.max(axis=1) <= limit)
-        if len(places) == 0:
-            raise NmtError(
-                f"{config.data.spec}: every pair has more than {limit} tokens a side; raise -O "
-                "max_positions"
-            )
-        if len(places) < len(ids):
-            yield Note(f"dropped: {len(ids) - len(places)} with more than {limit} tokens a side")
-            ids.keep(places)
-        draw = self._sampled(places, ids, limit) if config.subword_sampling else None
-        batches = TrainingBatches(ids, config.batch_size(), config.seed, draw)
+        batches = yield from self.data.batches(self.model.max_positions)
         self.per_epoch = math.ceil(batches.per_epoch / config.training.get("accumulate", 1))
         self.options = resolve_training(config, self.per_epoch)
-        longest = self.model.max_positions or math.inf
-        valid = [
-            (pair.tgt, ids)
-            for pair, ids in zip(
-                self.splits.valid.pairs,
-                self.tokenizers.encode(self.splits.valid.pairs),
-                strict=True,
-            )
-            if max(len(ids.src), len(ids.tgt)) <= longest
-        ]
+        valid = list(self.data.valid_pairs(self.model.max_positions))
+        left_out = len(self.data.splits.valid.pairs) - len(valid)
+        longest = f"more than {self.model.max_positions} tokens"
         if not valid:
-            raise NmtError(f"every validation pair has more than max_positions={longest} tokens")
-        if len(valid) < len(self.splits.valid.pairs):
-            left_out = len(self.splits.valid.pairs) - len(valid)
-            yield Note(f"valid: {left_out} pairs of more than {longest} tokens are left out")
+            raise NmtError(f"every validation pair has {longest}; raise -O max_positions")
+        if left_out:
+            yield Note(f"valid: {left_out} pairs of {longest} are left out")
         self.valid_references = [reference for reference, _ in valid]
         self.valid_ids = [ids for _, ids in valid]
         self.bleu = self._bleu()
@@ -366,41 +245,8 @@ class _Session:
         )  # fmt: skip
 
     def _bleu(self) -> metrics.Bleu:
-        name, _ = metrics.bleu_tokenizer(self.splits.train.tgt_lang)
+        name, _ = metrics.bleu_tokenizer(self.data.splits.train.tgt_lang)
         return metrics.Bleu(name, self.config.tokenizer.lowercase)
-
-    def _training_ids(self) -> Generator[RunEvent, None, IdPairs]:
-        """Encode the training pairs, to a file if they are in one or are to be."""
-        pairs, cache = self.splits.train.pairs, self.config.data.cache
-        if cache is None and not isinstance(pairs, SpooledPairs):
-            return HeldIds(self.tokenizers.encode(pairs))
-        folder = self.config.data.spool().folder
-        digest = _digest(self.fingerprints)
-        ids, path, found = tokenized.store(folder, pairs, digest, self.tokenizers)
-        size = path.stat().st_size / 1e6
-        yield Note(f"{'using' if found else 'wrote'} the corpus as ids: {path} ({size:.1f} MB)")
-        return ids
-
-    def _sampled(self, places: Places, plain: IdPairs, limit: int) -> Draw:
-        """Make the function that cuts pairs anew; what would get too long stays as it is."""
-        text = select(self.splits.train.pairs, places)
-        config = self.config.tokenizer
-        samplers = [
-            SubwordSampler(side, config.kind, config.symbols, self.config.subword_sampling)
-            for side in (self.src_tokenizer, self.tgt_tokenizer)
-        ]
-
-        def draw(seed: int, places: Places) -> list[IdPair]:
-            pairs = select(text, places)
-            src = samplers[0].encode_all((pair.src for pair in pairs), seed)
-            tgt = samplers[1].encode_all((pair.tgt for pair in pairs), seed + 1)
-            drawn = (with_ends(*sides) for sides in zip(src, tgt, strict=True))
-            return [
-                new if max(map(len, new)) <= limit else plain[place]
-                for new, place in zip(drawn, places.tolist(), strict=True)
-            ]
-
-        return draw
 
     @torch.inference_mode()
     def _validate(self, model: Seq2Seq) -> Score:
@@ -423,11 +269,11 @@ class _Session:
             SearchOptions(beam=1),
             _VALIDATION_BATCH,
         )
-        written = [self.tgt_tokenizer.decode(list(best[0].tokens)) for best in found]
+        written = [self.data.tokenizers.tgt.decode(list(best[0].tokens)) for best in found]
         references = self.valid_references[: len(written)]
         best = [hypotheses[0] for hypotheses in found[:SAMPLES]]
         self.samples = [
-            Sampled(number, self.src_tokenizer.decode(pair.src), reference, text, attention)
+            Sampled(number, self.data.tokenizers.src.decode(pair.src), reference, text, attention)
             for number, (pair, reference, text, attention) in enumerate(
                 zip(shown, references, written, self._attention(model, shown, best), strict=False),
                 start=1,
@@ -440,11 +286,9 @@ class _Session:
         self, model: Seq2Seq, pairs: list[IdPair], best: list[Hypothesis]
     ) -> list[Alignment | None]:
         """Give the attention of each hypothesis, if somebody wants to see it and there is any."""
-        if not self.wants_attention or not attends(model):
+        if not self.watcher.wants_attention or not attends(model):
             return [None] * len(best)
-        translator = Translator(
-            model, self.src_tokenizer, self.tgt_tokenizer, self.trainer.precision
-        )
+        translator = Translator(model, *self.data.tokenizers, self.trainer.precision)
         return [
             translator.align(
                 Translation(tuple(pair.src[:-1]), [Output("", h.score, h.tokens)], None)
@@ -453,7 +297,7 @@ class _Session:
         ]
 
     def write_folder(self) -> None:
-        config, train = self.config, self.splits.train
+        config, train = self.config, self.data.splits.train
         self.folder.write_config(
             {
                 "nmt": __version__,
@@ -465,8 +309,8 @@ class _Session:
                 "src_lang": train.src_lang,
                 "tgt_lang": train.tgt_lang,
                 "training_pairs": len(train.pairs),
-                "data_hash": self.data_hash(),
-                "test_hash": _digest(fingerprints_of(self.splits.test.pairs)),
+                "data_hash": self.data.data_hash(),
+                "test_hash": self.data.test_hash(),
                 "training": dataclasses.asdict(self.options),
                 "device": str(self.device),
                 "precision": self.precision.name,
@@ -481,8 +325,8 @@ class _Session:
                 "request": config.as_json(),
             }
         )
-        self.folder.write_tokenizers(self.src_tokenizer, self.tgt_tokenizer)
-        self.folder.write_fingerprints(self.fingerprints)
+        self.folder.write_tokenizers(*self.data.tokenizers)
+        self.folder.write_fingerprints(self.data.fingerprints)
 
     def restore(self) -> Iterator[RunEvent]:
         tensors, values = self.folder.load_state()
@@ -514,15 +358,14 @@ class _Session:
             request=self.config.as_json(),
         )
 
-    def train(self, watcher: Watcher) -> Iterator[RunEvent]:
+    def train(self) -> Iterator[RunEvent]:
         steps = "1 step" if self.per_epoch == 1 else f"{self.per_epoch} steps"
         yield Note(
             f"{self.config.arch}: {parameter_count(self.model):,} parameters; an epoch is {steps}; "
             f"run folder {self.folder.path}"
         )
-        self.wants_attention = watcher.wants_attention
         yield Prepared(self.options.last_step, self.per_epoch, self.trainer.progress.step)
-        for event in self._run(watcher):
+        for event in self._run():
             self._keep(event)
             yield event
             if isinstance(event, Validated):
@@ -530,13 +373,13 @@ class _Session:
             if isinstance(event, Stopped) and event.interrupted:
                 yield self._how_to_go_on(event.step)
                 return
-        yield from self._finish(watcher)
+        yield from self._finish()
 
-    def _run(self, watcher: Watcher) -> Iterator[Event]:
+    def _run(self) -> Iterator[Event]:
         """Run the trainer, and roll it back where it diverges, if that is wished."""
         while True:
             try:
-                yield from self.trainer.run(watcher.interrupted, watcher.save_asked)
+                yield from self.trainer.run(self.watcher.interrupted, self.watcher.save_asked)
                 return
             except Diverged as error:
                 progress, steps = self.trainer.progress, self.trainer.progress.step
@@ -609,7 +452,7 @@ class _Session:
         if self.trainer.progress.best:
             self.folder.take_place()
 
-    def _finish(self, watcher: Watcher) -> Iterator[RunEvent]:
+    def _finish(self) -> Iterator[RunEvent]:
         """Judge the best weights on the test split.
 
         Raises:
@@ -627,30 +470,17 @@ class _Session:
         precision = choose_translation_precision("auto", self.device)
         translator = load_translator([self.folder], self.device, precision)
         translator = translator.with_workers(choose_workers(self.device))
-        test = make_sample(self.splits.test)
-        total, done = len(test.sources), 0
-
-        def count(translated: int) -> None:
-            nonlocal done
-            done += translated
-            watcher.translated(done, total)
-
-        output = translate_sample(
-            self.folder.name, translator, test, SearchOptions(), on_done=count
-        )
+        test = make_sample(self.data.splits.test)
+        with self.watcher.work("translating the test split", len(test.sources)) as advance:
+            output = translate_sample(
+                self.folder.name, translator, test, SearchOptions(), on_done=advance
+            )
         if output.cut:
             yield Note(f"warning: {output.cut} sources were cut to as many tokens as are read")
         report = evaluate(test, [output], self._bleu())
         write_whole(self.folder.path / "eval.json", json.dumps(report.as_json(), indent=2) + "\n")
         self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)
         yield Evaluated(report)
-
-
-def _digest(*fingerprints: Fingerprints) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for some in fingerprints:
-        digest.update(some.astype("<i8").tobytes())
-    return digest.hexdigest()
 
 
 def _now() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.batches import IdPair, Lengths, with_ends
-from nmt_cli.corpus.pairs import Pair
+from nmt_cli.corpus.pairs import Pair, counted
 from nmt_cli.corpus.spool import CHUNK, Places, make_folder, mapped
 from nmt_cli.files import replace_whole
 from nmt_cli.tokenizer import Tokenizer
@@ -76,7 +76,11 @@ class StoredIds:
 
 
 def store(
-    folder: Path, pairs: Sequence[Pair], digest: str, tokenizers: Tokenizers
+    folder: Path,
+    pairs: Sequence[Pair],
+    digest: str,
+    tokenizers: Tokenizers,
+    on_done: Callable[[int], None] | None = None,
 ) -> tuple[StoredIds, Path, bool]:
     """Encode pairs to a file in a folder, or find the one that an earlier run left there.
 
@@ -85,6 +89,7 @@ def store(
         pairs: what is encoded.
         digest: of the pairs.
         tokenizers: of both sides.
+        on_done: called with the number of pairs just encoded.
 
     Returns:
         the ids, the file, and whether it was there.
@@ -101,7 +106,7 @@ def store(
     found = _opened(path, len(pairs))
     if found is not None:
         return found, path, True
-    replace_whole(path, lambda beside: _write(beside, iter(pairs), tokenizers))
+    replace_whole(path, lambda beside: _write(beside, counted(pairs, on_done), tokenizers))
     return StoredIds(path), path, False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from types import FrameType
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from nmt_cli.display import Bar, Screen, report_table
-from nmt_cli.experiment import Evaluated, Note, Prepared, RunEvent, Sampled, Watcher
+from nmt_cli.experiment import Evaluated, Prepared, RunEvent, Sampled
 from nmt_cli.signals import raise_when_interrupted
 from nmt_cli.training import RolledBack, Skipped, Step, Stopped, Validated, Warned
+from nmt_cli.watching import Note, Watcher
 
 if TYPE_CHECKING:
     from nmt_cli.tracking import Tracker
@@ -31,8 +32,6 @@ class _Watcher:
     def __init__(self, screen: Screen, wants_attention: bool) -> None:
         self._screen = screen
         self.wants_attention = wants_attention
-        self._bars = ExitStack()
-        self._bar: Bar | None = None
         self.code = 0
         self._save = False
 
@@ -60,13 +59,10 @@ class _Watcher:
     def interrupted(self) -> bool:
         return self.code != 0
 
-    def translated(self, done: int, total: int) -> None:
-        if self._bar is None:
-            progress = self._screen.progress("translating the test split", total)
-            self._bar = self._bars.enter_context(progress)
-        self._bar.advance(done - self._bar.done)
-        if done == total:
-            self._bars.close()
+    @contextmanager
+    def work(self, what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        with self._screen.progress(what, total) as bar:
+            yield bar.advance
 
 
 def follow(

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from nmt_cli.corpus.lines import is_blank
-from nmt_cli.corpus.pairs import Pair, PairStream, stable_hash
+from nmt_cli.corpus.pairs import Pair, PairStream, counted, stable_hash
 
 LONGEST_BUCKET = 100
 """Words from which all lengths share the last bucket of a histogram."""
@@ -83,9 +83,7 @@ class Side:
     def usual_scripts(self) -> set[str]:
         """Name the scripts that are no exception here."""
         scripts = self.scripts()
-        return {
-            name for name, count in scripts.items() if count >= _RARE_SCRIPT * scripts.total()
-        }
+        return {name for name, count in scripts.items() if count >= _RARE_SCRIPT * scripts.total()}
 
     def as_json(self) -> dict[str, Any]:
         """Give all but the vocabulary itself."""
@@ -196,7 +194,7 @@ def describe(open_pairs: Open, on_done: Callable[[int], None] | None = None) -> 
     stream = open_pairs()
     info = Info(stream.name, stream.src_lang, stream.tgt_lang)
     hashes = array("q")
-    for pair in _counted(stream.pairs, on_done):
+    for pair in counted(stream.pairs, on_done):
         info.pairs += 1
         info.src.add(pair.src)
         info.tgt.add(pair.tgt)
@@ -205,24 +203,10 @@ def describe(open_pairs: Open, on_done: Callable[[int], None] | None = None) -> 
     info.notes = list(stream.notes)
     _count_repeats(info, hashes)
     judge = _Judge(info)
-    for number, pair in enumerate(_counted(open_pairs().pairs, on_done), start=1):
+    for number, pair in enumerate(counted(open_pairs().pairs, on_done), start=1):
         for reason in judge.reasons(pair):
             info.suspicious.setdefault(reason, Suspicion()).add(number)
     return info
-
-
-def _counted(
-    pairs: Iterable[Pair], on_done: Callable[[int], None] | None, every: int = 1000
-) -> Iterable[Pair]:
-    done = 0
-    for pair in pairs:
-        yield pair
-        done += 1
-        if on_done and done == every:
-            on_done(done)
-            done = 0
-    if on_done and done:
-        on_done(done)
 
 
 def _count_repeats(info: Info, hashes: array[int]) -> None:

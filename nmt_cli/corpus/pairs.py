@@ -112,6 +112,21 @@ class Corpus(NamedTuple):
         return [name for name in self.parts if name and name.startswith(kind)]
 
 
+def counted(
+    pairs: Iterable[Pair], on_done: Callable[[int], None] | None, every: int = 1000
+) -> Iterator[Pair]:
+    """Pass pairs on, and tell how many more went by, so many at once."""
+    done = 0
+    for pair in pairs:
+        yield pair
+        done += 1
+        if on_done and done == every:
+            on_done(done)
+            done = 0
+    if on_done and done:
+        on_done(done)
+
+
 def stable_hash(text: str) -> int:
     """Hash text to a signed 64-bit number, the same on every machine and Python."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()

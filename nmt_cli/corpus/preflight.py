@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.lines import is_blank
-from nmt_cli.corpus.pairs import Pair, PairList
+from nmt_cli.corpus.pairs import Pair, PairList, counted
 from nmt_cli.corpus.splits import Splits
 from nmt_cli.corpus.spool import Places, select
 from nmt_cli.errors import NmtError
@@ -91,8 +91,15 @@ def fingerprints_of(pairs: Iterable[Pair]) -> Fingerprints:
     return np.fromiter((pair.fingerprint() for pair in pairs), np.int64)
 
 
-def preflight(splits: Splits, limits: Limits) -> tuple[Splits, Preflight, Fingerprints]:
+def preflight(
+    splits: Splits, limits: Limits, on_done: Callable[[int], None] | None = None
+) -> tuple[Splits, Preflight, Fingerprints]:
     """Leave out what cannot be trained on and report on the rest.
+
+    Args:
+        splits: as they were read.
+        limits: which training pairs are left out.
+        on_done: called with the number of training pairs just looked at.
 
     Returns:
         the splits without the pairs left out, the report, and the fingerprints of the training
@@ -102,7 +109,7 @@ def preflight(splits: Splits, limits: Limits) -> tuple[Splits, Preflight, Finger
         NmtError: if no training or validation pair is left.
     """
     read = splits.train.pairs
-    places, fingerprints, dropped = _filter(read, limits)
+    places, fingerprints, dropped = _filter(counted(read, on_done), limits)
     kept = select(read, places)
     if not read:
         why = "".join(f" ({note})" for note in splits.train.notes)
