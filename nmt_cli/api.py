@@ -276,7 +276,7 @@ def evaluate(
         src_lang: source language, where the data does not tell.
         tgt_lang: target language, where the data does not tell.
         buckets: upper edges of source lengths.
-        metrics: out of bleu, chrf, ter and exact.
+        metrics: out of bleu, chrf, chrf++, ter, exact and comet.
         beam: hypotheses kept.
         length_penalty: the exponent of the length penalty.
 

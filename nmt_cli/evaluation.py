@@ -23,6 +23,7 @@ from nmt_cli.metrics import (
     bucket_index,
     buckets_of,
     chrf,
+    chrf_plus_plus,
     compare,
     exact,
     interval,
@@ -32,6 +33,7 @@ from nmt_cli.metrics import (
     ter,
     text_lengths,
 )
+from nmt_cli.neural import comet_scores, is_comet, require_comet
 from nmt_cli.search import SearchOptions
 from nmt_cli.tokenizer import Tokenizer
 from nmt_cli.translation import Translator
@@ -48,6 +50,7 @@ DEFAULT_EDGES = (10, 20, 30, 40, 50)
 
 _OTHER_METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {
     "chrf": chrf,
+    "chrf++": chrf_plus_plus,
     "ter": ter,
     "exact": exact,
 }
@@ -212,11 +215,13 @@ def check_metrics(names: Iterable[str]) -> None:
     """Refuse a metric that there is not.
 
     Raises:
-        NmtError: naming it and those there are.
+        NmtError: naming it and those there are, or the package that it needs.
     """
     for name in names:
-        if name not in METRICS:
-            raise NmtError(f"--metrics {name}: unknown; there are: {', '.join(METRICS)}")
+        if is_comet(name):
+            require_comet(name)
+        elif name not in METRICS:
+            raise NmtError(f"--metrics {name}: unknown; there are: {', '.join(METRICS)}, comet")
 
 
 def evaluate(
@@ -232,7 +237,7 @@ def evaluate(
         test: sources, references and buckets.
         systems: outputs, each as long as the references.
         bleu: the BLEU to use.
-        metrics: names out of ``METRICS``; BLEU is always there.
+        metrics: names out of ``METRICS``, or ``comet``; BLEU is always there.
         split: name of the split, for the JSON.
 
     Raises:
@@ -255,8 +260,9 @@ def evaluate(
     reports = []
     for system in systems:
         statistics = [bleu.statistics(run, test.references) for run in system.runs]
+        measures = {name: _measure(name, system, test, bleu.lowercase) for name in others}
         scored = [
-            _score(group, draw, statistics, system, test, bleu, others, first)
+            _score(group, draw, statistics, test, bleu, measures, first)
             for group, draw, first in zip(groups, draws, baseline, strict=True)
         ]
         if system is systems[0]:
@@ -266,25 +272,38 @@ def evaluate(
     return Report(test.name, split, test.unit, list(test.buckets), reports)
 
 
+_Measure = Callable[[list[int]], float]
+"""Gives a metric over some of the sentences: its mean over the runs of a system."""
+
+
+def _measure(name: str, system: SystemOutput, test: Sample, lowercase: bool) -> _Measure:
+    if is_comet(name):
+        scores = [comet_scores(name, test.sources, run, test.references) for run in system.runs]
+        return lambda group: _mean(float(of_run[group].mean()) for of_run in scores)
+    metric = _OTHER_METRICS[name]
+
+    def of(lines: list[str], group: list[int]) -> list[str]:
+        return [lines[i].lower() if lowercase else lines[i] for i in group]
+
+    return lambda group: _mean(
+        metric(of(run, group), of(test.references, group)) for run in system.runs
+    )
+
+
 def _score(
     group: list[int],
     draws: Any,
     statistics: list[Floats],
-    system: SystemOutput,
     test: Sample,
     bleu: Bleu,
-    others: Sequence[str],
+    measures: dict[str, _Measure],
     first: _Scored | None,
 ) -> _Scored:
     if not group:
-        nothing: dict[str, float | None] = dict.fromkeys(others)
+        nothing: dict[str, float | None] = dict.fromkeys(measures)
         return _Scored(Cell(0, None, None, nothing, None, None, "no sentences"), None)
-    cased = (lambda line: line.lower()) if bleu.lowercase else str
-    references = [cased(test.references[i]) for i in group]
-    runs = [[cased(run[i]) for i in group] for run in system.runs]
-    values: dict[str, float | None] = {
-        name: _mean(_OTHER_METRICS[name](run, references) for run in runs) for name in others
-    }
+    references = [test.references[i] for i in group]
+    values: dict[str, float | None] = {name: value(group) for name, value in measures.items()}
     rows = [of_run[group] for of_run in statistics]
     sums = [of_run.sum(axis=0) for of_run in rows]
     ratio = _mean(float(summed[-2] / summed[-1]) for summed in sums) if sums[0][-1] else None

@@ -22,7 +22,7 @@ from nmt_cli.errors import NmtError
 Unit = Literal["word", "token", "char"]
 Floats = npt.NDArray[np.float64]
 
-METRICS = ("bleu", "chrf", "ter", "exact")
+METRICS = ("bleu", "chrf", "chrf++", "ter", "exact")
 SPACELESS = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue", "wuu"})
 """Languages written without spaces: their sources are measured in characters."""
 RESAMPLES = 1000
@@ -165,6 +165,13 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     from sacrebleu.metrics.chrf import CHRF
 
     return _corpus(CHRF(), hypotheses, references)
+
+
+def chrf_plus_plus(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Corpus chrF++, chrF with word pairs (Popovic 2017), by sacrebleu."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    return _corpus(CHRF(word_order=2), hypotheses, references)
 
 
 def ter(hypotheses: Sequence[str], references: Sequence[str]) -> float:

@@ -130,13 +130,17 @@ def test_a_system_does_not_differ_from_itself():
 
 def test_a_bucket_score_is_that_of_its_sentences_alone():
     lengths = [5, 15, 25] * 4
-    report = evaluate(
-        sample(REFERENCES, lengths), [SystemOutput("one", [HYPOTHESES], None)], Bleu("13a")
-    )
+    one = SystemOutput("one", [HYPOTHESES], None)
+    report = evaluate(sample(REFERENCES, lengths), [one], Bleu("13a"), ["chrf", "chrf++", "ter"])
     for n, cell in enumerate(report.systems[0].cells):
         own = (HYPOTHESES[n::3], [REFERENCES[n::3]])
         assert cell.bleu == pytest.approx(sacrebleu.corpus_bleu(*own).score, abs=1e-9)
-        assert cell.others["chrf"] == pytest.approx(sacrebleu.corpus_chrf(*own).score, abs=1e-9)
+        others = {
+            "chrf": sacrebleu.corpus_chrf(*own).score,
+            "chrf++": sacrebleu.corpus_chrf(*own, word_order=2).score,
+            "ter": sacrebleu.corpus_ter(*own).score,
+        }
+        assert cell.others == pytest.approx(others, abs=1e-9)
         assert cell.sentences == 4
 
 

@@ -86,7 +86,13 @@ def evaluate(
     unit: Annotated[
         LengthUnit | None, typer.Option(help="Unit of source length.  (default: by language)")
     ] = None,
-    metrics: Annotated[str, typer.Option(help="Out of bleu, chrf, ter, exact.")] = "bleu,chrf",
+    metrics: Annotated[
+        str,
+        typer.Option(
+            help="Out of bleu, chrf, chrf++, ter, exact, and comet, which the package "
+            "unbabel-comet gives (comet=MODEL: another of its models, or a checkpoint file)."
+        ),
+    ] = "bleu,chrf",
     bleu_tokenize: Annotated[
         str | None, typer.Option(help="sacrebleu tokenizer.  (default: by language)")
     ] = None,

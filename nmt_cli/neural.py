@@ -1,0 +1,81 @@
+"""COMET (Rei et al. 2020), by the package ``unbabel-comet`` where that is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from nmt_cli.errors import NmtError
+from nmt_cli.metrics import Floats
+
+COMET = "comet"
+DEFAULT_MODEL = "Unbabel/wmt22-comet-da"
+_BATCH = 16
+
+
+def is_comet(metric: str) -> bool:
+    """Tell whether a name is ``comet`` or ``comet=MODEL``."""
+    return metric.partition("=")[0] == COMET
+
+
+def require_comet(metric: str) -> None:
+    """Check that COMET can be had.
+
+    Raises:
+        NmtError: if its package is not installed, or no model is named after ``=``.
+    """
+    _, equals, model = metric.partition("=")
+    if equals and not model:
+        raise NmtError(f"--metrics {metric}: name a model of the hub, or a checkpoint file")
+    if importlib.util.find_spec("comet") is None:
+        raise NmtError(
+            f"--metrics {metric}: needs the package COMET: pip install unbabel-comet (in an "
+            "environment of its own, with nmt, if it asks for another torch)"
+        )
+
+
+def comet_scores(
+    metric: str, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+) -> Floats:
+    """Score every sentence.
+
+    Args:
+        metric: ``comet``, or ``comet=MODEL`` with the name of a model on the hub, which is
+            downloaded unless it is there, or the path of a checkpoint.
+        sources: what was translated.
+        hypotheses: the translations.
+        references: what they are compared with.
+
+    Returns:
+        (N,) 100 times COMET's scores, most of them between 0 and 100.
+
+    Raises:
+        NmtError: if the model cannot be had.
+    """
+    require_comet(metric)
+    model = metric.partition("=")[2] or DEFAULT_MODEL
+    for name in ("pytorch_lightning", "lightning.pytorch", "transformers"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    import torch
+    from comet import download_model, load_from_checkpoint
+
+    rows = [
+        {"src": src, "mt": hypothesis, "ref": reference}
+        for src, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the package and those it builds on, about themselves
+        try:
+            path = model if Path(model).is_file() else download_model(model)
+            scorer = load_from_checkpoint(path)
+        except Exception as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise NmtError(f"--metrics {metric}: the model cannot be loaded: {reason}") from None
+        gpus = int(torch.cuda.is_available())
+        found = scorer.predict(rows, batch_size=_BATCH, gpus=gpus, progress_bar=False)
+    return 100 * np.asarray(found["scores"], dtype=np.float64)
