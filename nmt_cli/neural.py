@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib.util
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,24 +61,42 @@ def comet_scores(
         NmtError: if the model cannot be had.
     """
     require_comet(metric)
-    model = metric.partition("=")[2] or DEFAULT_MODEL
-    for name in ("pytorch_lightning", "lightning.pytorch", "transformers"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    import torch
-    from comet import download_model, load_from_checkpoint
-
     rows = [
         {"src": src, "mt": hypothesis, "ref": reference}
         for src, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
     ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the package and those it builds on, about themselves
-        try:
-            path = model if Path(model).is_file() else download_model(model)
-            scorer = load_from_checkpoint(path)
-        except Exception as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise NmtError(f"--metrics {metric}: the model cannot be loaded: {reason}") from None
+    with _in_silence():
+        import torch
+
+        scorer = _scorer(metric)
         gpus = int(torch.cuda.is_available())
         found = scorer.predict(rows, batch_size=_BATCH, gpus=gpus, progress_bar=False)
     return 100 * np.asarray(found["scores"], dtype=np.float64)
+
+
+@lru_cache(maxsize=1)
+def _scorer(metric: str) -> Any:
+    from comet import download_model, load_from_checkpoint
+
+    model = metric.partition("=")[2] or DEFAULT_MODEL
+    try:
+        return load_from_checkpoint(model if Path(model).is_file() else download_model(model))
+    except Exception as error:  # whatever the package and the hub raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise NmtError(
+            f"--metrics {metric}: the model cannot be loaded; is the name right, and the hub in "
+            f"reach? ({reason})"
+        ) from None
+
+
+@contextmanager
+def _in_silence() -> Iterator[None]:
+    """Keep the package, and those it builds on, from talking about themselves."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

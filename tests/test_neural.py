@@ -2,6 +2,7 @@ import sys
 
 import pytest
 
+from nmt_cli import neural
 from nmt_cli.corpus.pairs import Pair, PairList
 from nmt_cli.errors import NmtError
 from nmt_cli.evaluation import SystemOutput, check_metrics, evaluate, make_sample
@@ -38,6 +39,7 @@ def package(tmp_path, monkeypatch):
     (tmp_path / "comet" / "__init__.py").write_text(PACKAGE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "comet", raising=False)
+    neural._scorer.cache_clear()
     yield
     sys.modules.pop("comet", None)
 
@@ -68,7 +70,7 @@ def test_a_checkpoint_may_be_a_file(package, tmp_path):
 def test_a_model_that_cannot_be_had_is_said_in_a_line(package, tmp_path, monkeypatch, model):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.ckpt").write_text("other")
-    with pytest.raises(NmtError, match=r"--metrics comet=.*: the model cannot be loaded: [^\n]*$"):
+    with pytest.raises(NmtError, match=r"--metrics comet=.*: the model cannot be loaded; [^\n]*$"):
         judged(f"comet={model}")
 
 
