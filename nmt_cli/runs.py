@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt_cli import __version__
 from nmt_cli.corpus.preflight import Fingerprints
 from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.files import flush, write_whole
@@ -133,8 +134,12 @@ class RunFolder:
             )
         config = _read_json(path)
         if not isinstance(config, dict) or config.get("format") != FORMAT:
-            found = config.get("format") if isinstance(config, dict) else None
-            raise NmtError(f"{path}: format {found!r}, but this nmt reads format {FORMAT}")
+            known = config if isinstance(config, dict) else {}
+            raise NmtError(
+                f"{path}: format {known.get('format')!r}, written by nmt {known.get('nmt')}, but "
+                f"this nmt ({__version__}) reads format {FORMAT}; use the other one, or train it "
+                "anew"
+            )
         for name, kind in _NEEDED.items():
             if not isinstance(config.get(name), kind):
                 raise NmtError(f"{path}: damaged: {name!r} is missing or of the wrong kind")
