@@ -31,8 +31,8 @@ def main() -> None:
     pairs = toy.make(toy.ToyOptions(train=4000))["train"]
     rule = tokenizer.TextRule()
     lines = [text for pair in pairs for text in pair]
-    trained = tokenizer.train(lines, rule, "bpe", 4000, lambda asked, given: None)
-    text = tokenizer.Tokenizer(trained.model, rule)
+    trained = tokenizer.train(lines, rule, "bpe", 4000)
+    text = tokenizer.Tokenizer(trained, rule)
     ids = [with_ends(text.encode(pair.src), text.encode(pair.tgt)) for pair in pairs]
     results = {}
     for arch in arguments.archs:

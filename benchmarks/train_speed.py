@@ -55,7 +55,7 @@ def read_pairs(folder: Path) -> tuple[list[IdPair], list[str]]:
     """Read Multi30k's training pairs as ids, and name the ids that are words."""
     sides = [list(read_lines(folder / f"train.{lang}.gz")) for lang in ("en", "de")]
     rule = tokenizer.TextRule()
-    model = tokenizer.train([*sides[0], *sides[1]], rule, "bpe", VOCABULARY, lambda *_: None).model
+    model = tokenizer.train([*sides[0], *sides[1]], rule, "bpe", VOCABULARY)
     text = tokenizer.Tokenizer(model, rule)
     pairs = [with_ends(text.encode(src), text.encode(tgt)) for src, tgt in zip(*sides, strict=True)]
     return pairs, [f"w{i}" for i in range(tokenizer.EOS + 1, len(text))]

@@ -88,21 +88,18 @@ class Preparation:
         yield Note(f"vocabulary: {sizes} ({config.kind}{sampled})")
 
     def _learnt(self, lines: list[str], name: str, notes: list[Note]) -> Tokenizer:
-        config = self._config.tokenizer
-        asked = config.size
-        size = asked or tokenizer.auto_vocab_size(lines)
-
-        def note(wanted: int, given: int) -> None:
-            if asked is not None:
-                notes.append(
-                    Note(
-                        f"warning: --vocab-size {wanted} is more than the {name} text fills; "
-                        f"the vocabulary has {given}"
-                    )
+        config, rule = self._config.tokenizer, self._config.tokenizer.rule()
+        size = config.size or tokenizer.auto_vocab_size(lines)
+        model = tokenizer.train(lines, rule, config.kind, size, config.symbols)
+        learnt = Tokenizer(model, rule)
+        if config.size is not None and len(learnt) < config.size:
+            notes.append(
+                Note(
+                    f"warning: --vocab-size {config.size} is more than the {name} text fills; "
+                    f"the vocabulary has {len(learnt)}"
                 )
-
-        trained = tokenizer.train(lines, config.rule(), config.kind, size, note, config.symbols)
-        return Tokenizer(trained.model, config.rule())
+            )
+        return learnt
 
     def load_tokenizers(self, run: RunFolder) -> None:
         """Take the tokenizers of a run."""

@@ -133,10 +133,11 @@ class RunFolder:
                 f"{self.path}`, or see `nmt runs`"
             )
         config = _read_json(path)
-        if not isinstance(config, dict) or config.get("format") != FORMAT:
-            known = config if isinstance(config, dict) else {}
+        if not isinstance(config, dict) or "format" not in config:
+            raise NmtError(f"{path}: is not of a run of nmt, which has a 'format'")
+        if config["format"] != FORMAT:
             raise NmtError(
-                f"{path}: format {known.get('format')!r}, written by nmt {known.get('nmt')}, but "
+                f"{path}: format {config['format']!r}, written by nmt {config.get('nmt')}, but "
                 f"this nmt ({__version__}) reads format {FORMAT}; use the other one, or train it "
                 "anew"
             )

@@ -12,9 +12,9 @@ import io
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from nmt_cli.errors import NmtError
 
@@ -57,13 +57,6 @@ class TextRule:
         elif self.normalization == "nfkc":
             text = unicodedata.normalize("NFKC", text)
         return _SPACES.sub(" ", text).strip(" ")
-
-
-class TrainedModel(NamedTuple):
-    """A serialised sentencepiece model and the size it was given in the end."""
-
-    model: bytes
-    size: int
 
 
 class Tokenizer:
@@ -156,10 +149,9 @@ def train(
     rule: TextRule,
     kind: Kind,
     size: int,
-    on_lowered: Callable[[int, int], None],
     symbols: Sequence[str] = (),
-) -> TrainedModel:
-    """Train a sentencepiece model.
+) -> bytes:
+    """Train a sentencepiece model; it has fewer entries if the text does not fill the size.
 
     Args:
         lines: the training text, not yet normalised.
@@ -167,7 +159,6 @@ def train(
         kind: ``unigram`` (Kudo 2018), ``bpe`` (Sennrich et al. 2016), whole words between spaces,
             characters, or the bytes of UTF-8. What a vocabulary lacks is written as bytes.
         size: most entries, 256 bytes and 4 control ids included.
-        on_lowered: called with (asked, given) when the text cannot fill the size.
         symbols: what stays whole wherever it stands, as ``require_symbols`` lets pass.
 
     Raises:
@@ -184,14 +175,12 @@ def train(
             f"alone need {len(whole) + _ALWAYS_THERE}"
         )
     try:
-        return TrainedModel(_run_trainer(texts, kind, size, whole), size)
+        return _run_trainer(texts, kind, size, whole)
     except RuntimeError as error:
         highest = re.search(r"value <= (\d+)", str(error))
         if highest is None:
             raise NmtError(_why_not(size, str(error))) from None
-        fitting = int(highest[1])
-        on_lowered(size, fitting)
-        return TrainedModel(_run_trainer(texts, kind, fitting, whole), fitting)
+        return _run_trainer(texts, kind, int(highest[1]), whole)
 
 
 def require_symbols(symbols: Iterable[str], kind: Kind, rule: TextRule) -> None:

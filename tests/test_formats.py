@@ -38,6 +38,12 @@ def test_a_run_of_the_format_can_be_gone_on_with(run, tmp_path):
     assert max(losses[300:]) < 2 * losses[299]
 
 
+def test_the_config_of_another_tool_is_not_taken_for_a_run(tmp_path):
+    (tmp_path / "config.json").write_text('{"add_source_bos": false}')
+    with pytest.raises(NmtError, match="is not of a run of nmt"):
+        nmt_cli.load(tmp_path)
+
+
 @pytest.mark.parametrize("number", [0, FORMAT + 1, "1", None, [1]])
 def test_another_format_is_refused_with_what_to_do(number, tmp_path):
     shutil.copytree(RUNS[-1], tmp_path / "run")

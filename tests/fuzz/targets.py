@@ -81,7 +81,7 @@ def tokenizers() -> list[Tokenizer]:
     """Train one of each kind that can write any text."""
     texts, rule = [side for pair in PAIRS for side in pair], TextRule()
     return [
-        Tokenizer(train(texts, rule, kind, size, lambda *_: None).model, rule)
+        Tokenizer(train(texts, rule, kind, size), rule)
         for kind, size in (("bpe", 400), ("unigram", 400), ("byte", 400))
     ]
 
