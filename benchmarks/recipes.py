@@ -1,6 +1,6 @@
-"""What a plain `nmt train` reaches on a corpus in a stated number of minutes.
+r"""What a plain `nmt train` reaches on a corpus in a stated number of minutes.
 
-    python benchmarks/recipes.py multi30k --out /tmp/m30k --minutes 40 -- \\
+    python benchmarks/recipes.py multi30k --out /tmp/m30k --minutes 40 -- \
         -d path/to/multi30k -s en -t de --test path/to/multi30k/test_2016_flickr
     python benchmarks/recipes.py tatoeba --out /tmp/tatoeba -- -d fra.txt -s en -t fr --dedupe
 
