@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 _ROWS = 64
-"""About how many rows are multiplied at once; any other number works too."""
+"""Rows that are multiplied at once, for which weights are laid out; other numbers work too."""
 _LARGEST = 127
 _SMALLEST = 1e-30
 """What a row of zeros is divided by."""
@@ -68,11 +68,12 @@ class Int8Linear(_Replacement):
         rounded, scale = _round_rows(linear.weight.detach().float())
         self.register_buffer("weight", rounded.t())  # (D_in, D_out), each output's run together
         self.register_buffer("scale", scale.squeeze(1))  # (D_out,)
+        self.product = in_few_sizes(lambda x: torch._int_mm(x, cast(Tensor, self.weight)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (..., D_in) to (..., D_out) fp32."""
         rounded, scale = _round_rows(x.reshape(-1, self.in_features))
-        product = torch._int_mm(rounded, cast(Tensor, self.weight)).float().mul_(scale)
+        product = self.product(rounded).float().mul_(scale)
         of_output = cast(Tensor, self.scale)
         if self.bias is None:
             product.mul_(of_output)
@@ -94,7 +95,35 @@ def _product(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
         multiply = torch.ops.mkldnn._linear_pointwise
     except (AttributeError, RuntimeError):  # no oneDNN, or none for this processor and format
         return lambda x: F.linear(x, weight, bias)
-    return lambda x: multiply(x, packed, bias, "none", [], "")
+    return in_few_sizes(lambda x: multiply(x, packed, bias, "none", [], ""))
+
+
+def in_few_sizes(product: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Let a product of rows (N, D_in) see few different N, by more rows that are cut off again.
+
+    For every N oneDNN makes code and keeps it: hundreds of megabytes after an hour of all sizes.
+    """
+
+    def of_any_size(x: Tensor) -> Tensor:
+        width = x.shape[-1]
+        rows = x.numel() // width
+        size = few_sizes(rows)
+        if size == rows:
+            return product(x)
+        filled = x.new_empty(size, width)
+        filled[:rows] = x.reshape(rows, width)
+        y = product(filled)[:rows]
+        return y.view(*x.shape[:-1], y.shape[-1])
+
+    return of_any_size
+
+
+def few_sizes(rows: int) -> int:
+    """Round up to sixteen numbers between each power of two and the next, past 64."""
+    if rows <= _ROWS:
+        return rows
+    step = 1 << (rows.bit_length() - 5)
+    return -(-rows // step) * step
 
 
 LINEARS: dict[str, Callable[[nn.Linear], nn.Module]] = {

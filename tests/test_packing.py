@@ -6,7 +6,7 @@ from torch import nn
 
 from nmt_cli.batches import pad
 from nmt_cli.models import Vocabulary, architectures
-from nmt_cli.packing import LINEARS, Bf16Linear, Fp32Linear, Int8Linear, pack
+from nmt_cli.packing import LINEARS, Bf16Linear, Fp32Linear, Int8Linear, few_sizes, pack
 from nmt_cli.tokenizer import BOS, EOS
 
 
@@ -72,3 +72,20 @@ def test_every_architecture_works_packed(arch, linear):
     assert not any(type(module) is nn.Linear for module in model.modules())
     off = float((after - before).norm() / before.norm())
     assert off < 1e-5 if linear is Fp32Linear else 0 < off < 0.1
+
+
+@pytest.mark.parametrize("kind", LINEARS)
+@pytest.mark.parametrize("shape", [(63,), (65,), (7, 19), (3, 5, 50), (1,)])
+def test_any_number_of_rows_is_multiplied_as_each_row_alone(linear, kind, shape):
+    packed = LINEARS[kind](linear)
+    x = torch.randn(*shape, linear.in_features)
+    with torch.inference_mode():
+        alone = torch.cat([packed(row[None]) for row in x.reshape(-1, linear.in_features)])
+        torch.testing.assert_close(packed(x), alone.view(*shape, -1), rtol=1e-5, atol=1e-5)
+
+
+def test_few_sizes_are_enough_for_many_rows():
+    rows = range(1, 10_001)
+    assert all(n <= few_sizes(n) <= 1.07 * n + 1 for n in rows)
+    assert all(few_sizes(n) == n for n in range(1, 65))
+    assert len({few_sizes(n) for n in rows}) < 200
