@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.targets import TARGETS, run_files, seeds
+from tests.fuzz.targets import TARGETS, corpus, run_files, seeds
 
 FOUND = Path(__file__).parent / "fuzz" / "found"
 PARTS = [
@@ -47,6 +47,12 @@ def test_any_bytes_are_taken_or_refused(target):
         TARGETS[target](data)
 
     check()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_searches_kept_is_taken_or_refused(target):
+    for content in corpus(target).values():
+        TARGETS[target](content)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.model"])

@@ -1,7 +1,8 @@
 """Search for bytes that break a target: ``python -m tests.fuzz TARGET [--minutes 10]``.
 
-With atheris (pip install atheris) the search is led by coverage; what it keeps is in
-``fuzzing/TARGET/`` and what breaks the target in ``tests/fuzz/found/TARGET/``.
+With atheris (pip install atheris) the search is led by coverage and begins with ``corpus/``, a part
+of what earlier ones kept. What it keeps is in ``fuzzing/TARGET/``, and what breaks the target in
+``tests/fuzz/found/TARGET/``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["nmt_cli"]):
-    from tests.fuzz.targets import TARGETS, seeds
+    from tests.fuzz.targets import TARGETS, corpus, seeds
 FOUND = Path(__file__).parent / "found"
 
 
@@ -26,7 +27,7 @@ def main() -> None:
     kept, found = Path("fuzzing") / options.target, FOUND / options.target
     for folder in (kept, found):
         folder.mkdir(parents=True, exist_ok=True)
-    for name, content in seeds(options.target).items():
+    for name, content in {**seeds(options.target), **corpus(options.target)}.items():
         (kept / name).write_bytes(content)
     arguments = [
         sys.argv[0], f"-max_total_time={int(60 * options.minutes)}", f"-artifact_prefix={found}/",

@@ -1,11 +1,14 @@
 """Targets of fuzzing: each takes any bytes and may fail with ``NmtError`` alone.
 
 ``tests/test_fuzz.py`` tries them with hypothesis and with what was found before
-(``tests/fuzz/found/TARGET/``); ``python -m tests.fuzz TARGET`` searches on, led by coverage.
+(``tests/fuzz/found/TARGET/`` and ``corpus/``); ``python -m tests.fuzz TARGET`` searches on, led by
+coverage.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -213,6 +216,13 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "run-weights": run_file_of("model.safetensors"),
     "run-tokenizer": run_file_of("tokenizer.model"),
 }
+
+
+def corpus(target: str) -> dict[str, bytes]:
+    """Give bytes that earlier searches found to reach new code, by number."""
+    path = Path(__file__).parent / "corpus" / f"{target}.json"
+    kept = json.loads(path.read_text()) if path.is_file() else []
+    return {f"{number:03}": base64.b64decode(content) for number, content in enumerate(kept)}
 
 
 def seeds(target: str) -> dict[str, bytes]:
