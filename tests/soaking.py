@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_PATIENCE_S = 60.0
-"""An answer that takes longer is a stall."""
+_PATIENCE_S = 180.0
+"""An answer that takes longer is a stall; a thousand tokens on a busy machine may take a minute."""
 
 
 class Reading(NamedTuple):
