@@ -333,7 +333,9 @@ class _Session:
         try:
             self.trainer.restore(tensors, values["trainer"])
             self.log_size = int(values["log_size"])
-        except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            if self.log_size < 0:
+                raise ValueError("log_size is negative")
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError, RuntimeError) as error:
             raise NmtError(
                 f"{self.folder.path / 'last'}: its state is damaged, of another run or of another "
                 f"version of nmt ({type(error).__name__}: {error}); train anew with -o, or start "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +35,8 @@ def replace_whole(path: Path, write: Callable[[Path], None]) -> None:
     if path.exists() and not path.is_file():  # /dev/null, /dev/stdout, a named pipe
         _guarded(path, lambda: write(path))
         return
-    beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    mark = f"{os.getpid()}{secrets.randbelow(10**6):06}"  # two containers may have the same number
+    beside = path.with_name(f".{path.stem}.{mark}.part{path.suffix}")
     try:
         _guarded(path, lambda: _write_and_flush(beside, path, write))
     finally:

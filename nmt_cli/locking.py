@@ -52,7 +52,7 @@ def _open(path: Path) -> int | None:
     if fcntl is None:
         return None
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError:  # a folder that cannot be written: what writes there says so better
         return None
 

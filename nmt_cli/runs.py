@@ -37,6 +37,7 @@ _NEEDED = {
     "src_lang": str,
     "tgt_lang": str,
     "data_hash": str,
+    "training": dict,
     "request": dict,
 }
 """What ``config.json`` must hold for a run to be used, and of which kind."""
@@ -55,6 +56,9 @@ _BESIDE, _COMPLETE, _MOVING = ".nmt-new", ".nmt-complete", ".nmt-moving"
 """Where a run that is to replace another stands: until it has weights; while the old one goes;
 while it moves up."""
 DEFAULT_ROOT = Path("checkpoints")
+_LARGEST_JSON = 16 << 20
+_DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
+"""Of weights."""
 
 
 class RunFolder:
@@ -123,7 +127,7 @@ class RunFolder:
     def _read_config(self) -> dict[str, Any]:
         path = self._files / "config.json"
         if not path.is_file():
-            if any((self.path / name).is_dir() for name in (_COMPLETE, _MOVING)):
+            if any(_is_folder(self.path / name) for name in (_COMPLETE, _MOVING)):
                 raise NmtError(
                     f"{self.path}: the run is being replaced, or that was cut short; then `nmt "
                     f"train --resume {self.path}` finishes it"
@@ -166,7 +170,7 @@ class RunFolder:
         """Remove what an earlier run left here, and nothing else."""
         for name in _OWN:
             (self.path / name).unlink(missing_ok=True)
-        shutil.rmtree(self.path / "last", ignore_errors=True)
+        _remove(self.path / "last")
 
     def write_beside(self) -> None:
         """Leave the run that is here as it is until ``take_place``; write the new one beside it."""
@@ -179,7 +183,7 @@ class RunFolder:
 
     def discard_beside(self) -> None:
         """Remove a run that has not taken its place."""
-        shutil.rmtree(self.path / _BESIDE, ignore_errors=True)
+        _remove(self.path / _BESIDE)
 
     def take_place(self) -> None:
         """Put the run written beside in the place of the old one.
@@ -200,12 +204,29 @@ class RunFolder:
         """Keep other processes from writing here; made as a folder if need be.
 
         Raises:
-            NmtError: if one is at it.
+            NmtError: if one is at it, or what would be written leads out of the folder.
         """
         self.path.mkdir(parents=True, exist_ok=True)
+        self._refuse_links()
         with held(self.path):
             self._sweep()
             yield
+
+    def _refuse_links(self) -> None:
+        """Let nothing that is written or removed here be somewhere else, or a named pipe."""
+        names = (*_OWN, ".nmt-lock", "last/LATEST")
+        files = [*(self.path / name for name in names), *self.path.glob("last/step-*/*")]
+        folders = [self.path / "last", *self.path.glob("last/step-*")]
+        for path, as_it_should in (
+            *((file, file.is_file()) for file in files),
+            *((folder, folder.is_dir()) for folder in folders),
+        ):
+            if path.is_symlink() or (path.exists() and not as_it_should):
+                kind = "a link" if path.is_symlink() else "of another kind than nmt writes"
+                raise NmtError(
+                    f"{path}: is {kind}, so training here could write elsewhere; put a copy in its "
+                    "place, or begin another run from these weights by --init"
+                )
 
     def _sweep(self) -> None:
         """Remove what a killed process was writing; no other can be at it now."""
@@ -223,21 +244,21 @@ class RunFolder:
         Raises:
             NmtError: if another process is at it.
         """
-        if any((self.path / name).is_dir() for name in (_COMPLETE, _MOVING)):
+        if any(_is_folder(self.path / name) for name in (_COMPLETE, _MOVING)):
             with held(self.path):
                 self._settle()
 
     def _settle(self) -> None:
         self._move_up()
         complete = self.path / _COMPLETE
-        if (complete / WEIGHTS).is_file():
+        if _is_folder(complete) and (complete / WEIGHTS).is_file():
             self.clear()
             complete.rename(self.path / _MOVING)
             self._move_up()
 
     def _move_up(self) -> None:
         moving = self.path / _MOVING
-        if moving.is_dir():
+        if _is_folder(moving):
             for entry in sorted(moving.iterdir(), key=lambda entry: entry.name == "config.json"):
                 entry.rename(self.path / entry.name)
             moving.rmdir()
@@ -268,6 +289,7 @@ class RunFolder:
 
     def _tokenizer(self, name: str, rule: TextRule, side: str) -> Tokenizer:
         path, wanted = self._files / name, self.config()["vocab"][side]
+        _require_plain(path)
         try:
             found = Tokenizer(path.read_bytes(), rule)
             found.raw_pieces()  # a damaged one may hold what is no text
@@ -294,6 +316,8 @@ class RunFolder:
         weights = _read_tensors(path)
         self._check_shapes({name: tuple(tensor.shape) for name, tensor in weights.items()}, model)
         for name, tensor in weights.items():
+            if tensor.dtype not in _DTYPES:
+                raise NmtError(f"{path}: {name} is of type {tensor.dtype}, which no weights are")
             if not tensor.isfinite().all():
                 raise NmtError(
                     f"{path}: {name} holds a number that is not finite (nan or inf), so nothing "
@@ -353,9 +377,10 @@ class RunFolder:
         if not path.is_file():
             return np.array([], np.int64)
         tensors = _read_tensors(path)
-        if "pairs" not in tensors:
-            raise NmtError(f"{path}: damaged: has no 'pairs'")
-        return tensors["pairs"].numpy()
+        pairs = tensors.get("pairs")
+        if pairs is None or pairs.dtype != torch.int64 or pairs.ndim != 1:
+            raise NmtError(f"{path}: damaged: has no 'pairs', one row of 64-bit numbers")
+        return pairs.numpy()
 
     def save_state(self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Write the resumable state of a step, then drop older ones.
@@ -405,6 +430,8 @@ class RunFolder:
         tensors = _read_tensors(folder / "state.safetensors")
         values = _read_json(folder / "state.json")
         best = folder / "best.safetensors"
+        if not isinstance(values, dict):
+            raise NmtError(f"{folder / 'state.json'}: damaged: is no table of values")
         if best.is_file():
             write_whole(self._files / WEIGHTS, best.read_bytes())
         return tensors, values
@@ -477,6 +504,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    _require_plain(path)
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
@@ -484,10 +512,31 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_json(path: Path) -> Any:
+    _require_plain(path)
     try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise NmtError(f"{path}: has over {_LARGEST_JSON >> 20} MB, so it is of no run")
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise NmtError(f"{path}: cannot be read ({error})") from None
+
+
+def _require_plain(path: Path) -> None:
+    """Refuse what would not end, such as a named pipe."""
+    if path.exists() and not path.is_file():
+        raise NmtError(f"{path}: is no plain file")
+
+
+def _is_folder(path: Path) -> bool:
+    """Tell a folder from a link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder with all that is in it; of a link the link alone."""
+    if folder.is_symlink():
+        folder.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def same_vocabulary(tokenizers: Iterable[Tokenizer]) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FORMAT = b"nmt-ids-1"
+_HASH_SIZE = 16
+_FORGOTTEN_S = 3600.0
+"""A file that is being written changes more often."""
 _ENDS = (1, 2)
 """Ids that ``with_ends`` adds to the source and to the target."""
 
@@ -45,14 +50,19 @@ class StoredIds:
     """Pairs of ids in an Arrow file, read by memory map, or some of them.
 
     Its columns ``src`` and ``tgt`` are lists of ids without control ids, a batch of rows each
-    ``CHUNK`` pairs but the last; ``datasets.Dataset.from_file`` reads it, too.
+    ``CHUNK`` pairs but the last; ``datasets.Dataset.from_file`` reads it, too. Behind the Arrow
+    stream stands a hash of it.
 
     Raises:
-        OSError: if it is no such file or is cut off.
+        OSError: if it cannot be read.
+        ValueError: if it is not as it was written.
     """
 
     def __init__(self, path: Path) -> None:
-        table = mapped(path)
+        with path.open("rb") as file:
+            if _hash(file, path.stat().st_size - _HASH_SIZE) != file.read():
+                raise ValueError(f"{path}: is damaged")
+            table = mapped(file.fileno())
         self._sides = [_flat(table.column(name)) for name in ("src", "tgt")]
         lengths = [np.concatenate([np.diff(begins) for begins, _ in side]) for side in self._sides]
         self.lengths: Lengths = np.stack(lengths, axis=1) + np.array(_ENDS, np.int32)
@@ -103,22 +113,30 @@ def store(
     for part in (digest.encode(), *(_identity(tokenizer) for tokenizer in tokenizers)):
         key.update(len(part).to_bytes(8, "little") + part)
     path = folder / f"ids-{key.hexdigest()}.arrow"
-    found = _opened(path, len(pairs))
+    _sweep(folder)
+    found = _opened(path)
     if found is not None:
         return found, path, True
     replace_whole(path, lambda beside: _write(beside, counted(pairs, on_done), tokenizers))
     return StoredIds(path), path, False
 
 
-def _opened(path: Path, count: int) -> StoredIds | None:
-    """Read the file of an earlier run; none if it is not there or not whole."""
+def _opened(path: Path) -> StoredIds | None:
+    """Read the file of an earlier run; none if it is not there or not as it was written."""
     if not path.is_file():
         return None
     try:
-        found = StoredIds(path)
-    except (OSError, KeyError, ValueError):
+        return StoredIds(path)
+    except (OSError, ValueError):
         return None
-    return found if len(found) == count else None
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes that were killed left half-written."""
+    for path in folder.glob(".ids-*.part.arrow"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _FORGOTTEN_S:
+                path.unlink()
 
 
 def _identity(tokenizer: Tokenizer) -> bytes:
@@ -129,10 +147,22 @@ def _write(path: Path, pairs: Iterator[Pair], tokenizers: Tokenizers) -> None:
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.list_(pa.int32())) for name in ("src", "tgt")])
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-        while some := list(islice(pairs, CHUNK)):
-            columns = [pa.array(side, pa.list_(pa.int32())) for side in tokenizers.ids(some)]
-            writer.write(pa.record_batch(columns, schema=schema))
+    with path.open("w+b") as file:
+        with pa.ipc.new_stream(file, schema) as writer:
+            while some := list(islice(pairs, CHUNK)):
+                columns = [pa.array(side, pa.list_(pa.int32())) for side in tokenizers.ids(some)]
+                writer.write(pa.record_batch(columns, schema=schema))
+        file.seek(0)
+        file.write(_hash(file, path.stat().st_size))
+
+
+def _hash(file: BinaryIO, size: int) -> bytes:
+    """Hash so many bytes of a file from where it stands, and leave it behind them."""
+    digest = hashlib.blake2b(digest_size=_HASH_SIZE)
+    while size > 0 and (block := file.read(min(size, 1 << 20))):
+        digest.update(block)
+        size -= len(block)
+    return digest.digest()
 
 
 def _flat(column: pa.ChunkedArray) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:

@@ -1,16 +1,20 @@
 """How a run replaces another: the old one stands until the new one can be resumed."""
 
 import json
+import os
+import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+import nmt_cli
 from nmt_cli.errors import NmtError
 from nmt_cli.runs import RunFolder, find_runs
 
 CONFIG = {
     "arch": "lstm", "options": {}, "vocab": {"src": 1, "tgt": 1}, "tokenizer": {},
-    "src_lang": "en", "tgt_lang": "de", "data_hash": "", "request": {},
+    "src_lang": "en", "tgt_lang": "de", "data_hash": "", "training": {}, "request": {},
 }  # fmt: skip
 
 
@@ -118,3 +122,72 @@ def test_a_reader_of_a_half_replaced_run_is_told_what_finishes_it(replaced):
     (replaced.path / "config.json").unlink()
     with pytest.raises(NmtError, match=r"nmt train --resume .* finishes it"):
         RunFolder(replaced.path).config()
+
+
+@pytest.mark.parametrize(
+    "name", ["log.jsonl", "config.json", "model.safetensors", "last", "last/LATEST", "last/step-1",
+             "last/step-1/state.json", ".nmt-lock", "eval.json"],
+)  # fmt: skip
+def test_a_run_is_not_gone_on_with_through_a_link_out_of_it(tmp_path, name):
+    write_run(RunFolder(tmp_path / "run"), 1)
+    place, victim = tmp_path / "run" / name, tmp_path / "victim"
+    if place.exists():
+        shutil.move(place, victim)
+    else:
+        victim.write_text("mine")
+    before = sorted((p, p.read_bytes()) for p in tmp_path.rglob("*") if p.is_file())
+    place.symlink_to(victim)
+    refused = pytest.raises(NmtError, match=r"is a link, so training here could write elsewhere")
+    with refused, RunFolder(tmp_path / "run").held():
+        pass
+    place.unlink()
+    assert sorted((p, p.read_bytes()) for p in tmp_path.rglob("*") if p.is_file()) == before
+
+
+@pytest.mark.parametrize("name", [".nmt-complete", ".nmt-moving", ".nmt-new"])
+def test_a_folder_beside_that_is_a_link_is_not_moved_from_or_written_into(tmp_path, name):
+    write_run(RunFolder(tmp_path / "run"), 1)
+    write_run(RunFolder(tmp_path / "victim"), 2)
+    (tmp_path / "run" / name).symlink_to(tmp_path / "victim")
+    run = RunFolder(tmp_path / "run")
+    run.settle()
+    with run.held():
+        run.write_beside()
+        write_run(run, 3)
+    assert whole_run(tmp_path / "victim") == 2
+    assert whole_run(tmp_path / "run") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.model", "model.safetensors"])
+def test_a_named_pipe_is_not_waited_for(tmp_path, trained, name):
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / name).unlink()
+    os.mkfifo(tmp_path / "run" / name)
+    with pytest.raises(NmtError, match=name):
+        nmt_cli.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool, torch.float8_e4m3fn])
+def test_weights_of_a_type_that_none_are_is_refused(tmp_path, trained, dtype):
+    shutil.copytree(trained, tmp_path / "run")
+    path = tmp_path / "run" / "model.safetensors"
+    save_file({k: v.to(dtype) for k, v in load_file(path).items()}, path)
+    with pytest.raises(NmtError, match="which no weights are"):
+        nmt_cli.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("pairs", [torch.ones(3), torch.tensor(1), torch.ones(2, 2).long()])
+def test_fingerprints_of_another_kind_are_refused(tmp_path, pairs):
+    write_run(RunFolder(tmp_path), 1)
+    save_file({"pairs": pairs}, tmp_path / "training-pairs.safetensors")
+    with pytest.raises(NmtError, match="64-bit numbers"):
+        RunFolder(tmp_path).fingerprints()
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": ' * 50_000, "[1" + " " * (17 << 20) + "]"])
+def test_json_of_absurd_depth_or_size_is_an_error(tmp_path, text):
+    write_run(RunFolder(tmp_path), 1)
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(NmtError, match=r"config\.json"):
+        RunFolder(tmp_path).config()

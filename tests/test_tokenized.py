@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,27 @@ def test_a_file_is_used_again_by_the_same_pairs_and_tokenizers_alone(tmp_path, t
         assert not found
         assert path != first
     assert store(tmp_path, PAIRS, "x", tokenizers)[1:] == (first, True)
+
+
+@pytest.mark.parametrize("place", [0, 300, 5000, -20, -1])
+def test_a_file_of_which_a_bit_has_changed_is_written_anew(tmp_path, tokenizers, place):
+    _, path, _ = store(tmp_path, PAIRS, "x", tokenizers)
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[place] ^= 1
+    path.write_bytes(damaged)
+    assert not store(tmp_path, PAIRS, "x", tokenizers)[2]
+    assert path.read_bytes() == whole
+
+
+def test_what_a_killed_process_left_is_removed_after_a_while(tmp_path, tokenizers):
+    old, new, other = (tmp_path / f".{name}.1.part.arrow" for name in ("ids-a", "ids-b", "mine"))
+    for path in (old, new, other):
+        path.write_bytes(b"")
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    store(tmp_path, PAIRS, "x", tokenizers)
+    assert [path.exists() for path in (old, new, other)] == [False, True, True]
 
 
 @pytest.mark.parametrize("share", [0, 0.3, 0.97])

@@ -1,15 +1,14 @@
-"""Pairs that are too many to hold: kept in a file without a name and read by memory map."""
+"""Pairs that are too many to hold: kept in a file that has no name, and read by memory map."""
 
 from __future__ import annotations
 
-import contextlib
-import os
+import mmap
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +39,7 @@ class Spool:
     most_held: int
 
     def collect(self, pairs: Iterable[Pair]) -> Sequence[Pair]:
-        """Read all pairs: to a list, or past ``most_held`` to a file that vanishes with its reader.
+        """Read all pairs: to a list, or past ``most_held`` to a file that goes with its reader.
 
         Raises:
             NmtError: if the folder cannot be made.
@@ -57,7 +56,10 @@ class Spool:
             return _spooled(self.folder, stream)
         except OSError as error:
             reason = error.strerror or error
-            raise WorkFailed(f"{self.folder}: the corpus cannot be written: {reason}") from None
+            raise WorkFailed(
+                f"{self.folder}: the corpus cannot be written: {reason}; give another folder by "
+                "--cache"
+            ) from None
 
 
 class SpooledPairs(Sequence[Pair]):
@@ -123,31 +125,28 @@ def make_folder(folder: Path) -> None:
 def _spooled(folder: Path, pairs: Iterator[Pair]) -> SpooledPairs:
     import pyarrow as pa
 
-    handle, name = tempfile.mkstemp(prefix=".reading.", suffix=".arrow", dir=folder)
-    os.close(handle)
-    path = Path(name)
-    try:
-        # bytes, as text may hold half a surrogate pair, which Arrow's strings cannot
-        schema = pa.schema([("src", pa.binary()), ("tgt", pa.binary())])
-        with pa.OSFile(name, "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+    # bytes, as text may hold half a surrogate pair, which Arrow's strings cannot
+    schema = pa.schema([("src", pa.binary()), ("tgt", pa.binary())])
+    # without a name, where the system can do that, so that nothing stays however this ends
+    with tempfile.TemporaryFile(dir=folder, prefix="reading-") as file:
+        with pa.ipc.new_stream(file, schema) as writer:
             while some := list(islice(pairs, CHUNK)):
                 writer.write(_batch(some, schema))
-        return SpooledPairs(mapped(path))
-    finally:
-        with contextlib.suppress(PermissionError):  # Windows keeps what is open
-            path.unlink()
+        file.flush()
+        return SpooledPairs(mapped(file.fileno()))
 
 
-def mapped(path: Path) -> Any:
-    """Read an Arrow stream file by memory map: a ``pyarrow.Table``.
+def mapped(file: int) -> pa.Table:
+    """Read an Arrow stream from an open file by memory map; what stands behind it is let be.
 
     Raises:
         OSError: if it is none, or is cut off.
+        ValueError: if it is empty.
     """
     import pyarrow as pa
 
-    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as reader:
-        return reader.read_all()
+    pages = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
+    return pa.ipc.open_stream(pa.py_buffer(pages)).read_all()
 
 
 def _batch(pairs: list[Pair], schema: pa.Schema) -> pa.RecordBatch:
