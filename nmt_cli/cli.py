@@ -92,7 +92,7 @@ def run() -> int:
         return _failed(f"{where}{error.strerror or error}", 1)
     except Exception as error:
         if is_out_of_memory(error):
-            return _failed("out of memory; try a smaller --batch-tokens or --size", 1)
+            return _failed("out of memory; try a smaller --batch-tokens, --max-words or --size", 1)
         return _failed(f"{type(error).__name__}: {error} (NMT_DEBUG=1 shows where)", 1)
     return result if isinstance(result, int) else 0
 

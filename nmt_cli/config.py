@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from nmt_cli.batches import BatchSize
+from nmt_cli.checking import misfit
 from nmt_cli.corpus.lines import EncodingErrors
 from nmt_cli.corpus.pairs import Request
 from nmt_cli.corpus.preflight import Limits
@@ -26,6 +27,11 @@ from nmt_cli.training import TrainingOptions
 DEFAULT_ARCH = "lstm-attn"
 MOST_HELD = 500_000
 """Training pairs that are held in memory unless the user says where else."""
+_AT_LEAST_ONE = {
+    "accumulate", "batch_sentences", "batch_tokens", "max_words", "save_every", "size", "steps",
+    "threads", "validate_every",
+}  # fmt: skip
+"""Fields of a config that are counts; no other number is negative."""
 _GENERATED_DROPOUT = 0.0
 _GENERATED_SMOOTHING = 0.0
 
@@ -178,10 +184,10 @@ class Config:
         """
         try:
             data = dict(values["data"])
-            data["columns"] = tuple(data["columns"]) if data["columns"] else None
+            data["columns"] = _row(data["columns"]) if data["columns"] else None
             tokenizer = dict(values["tokenizer"])
-            tokenizer["symbols"] = tuple(tokenizer.get("symbols", ()))
-            return cls(
+            tokenizer["symbols"] = _row(tokenizer.get("symbols", ()))
+            made = cls(
                 **{
                     **values,
                     "data": DataConfig(**data),
@@ -189,11 +195,42 @@ class Config:
                     "end": End(**values["end"]),
                 }
             )
+            wrong = made._wrong()
         except (KeyError, TypeError, ValueError):
+            wrong = "a field"
+        if wrong is not None:
             raise NmtError(
-                f"{name}: damaged: a field of its request is missing or of another kind; take the "
-                "config.json of another run, or train anew"
-            ) from None
+                f"{name}: damaged: {wrong} of its request is missing or not what it can be; take "
+                "the config.json of another run, or train anew"
+            )
+        return made
+
+    def _wrong(self) -> str | None:
+        """Name a field whose value is of a wrong type, or out of all bounds."""
+        parts = {
+            "": (Config, vars(self)),
+            "data.": (DataConfig, vars(self.data)),
+            "tokenizer.": (TokenizerConfig, vars(self.tokenizer)),
+            "end.": (End, vars(self.end)),
+        }
+        for prefix, (declared, values) in parts.items():
+            if wrong := misfit(declared, values):
+                return prefix + wrong
+        if wrong := misfit(TrainingOptions, self.training):
+            return f"training.{wrong}"
+        for _, values in (*parts.values(), (TrainingOptions, self.training)):
+            for field, value in values.items():
+                smallest = 1 if field in _AT_LEAST_ONE else 0
+                if isinstance(value, int | float) and value < smallest:
+                    return field
+        return None
+
+
+def _row(value: list[Any] | tuple[Any, ...]) -> tuple[Any, ...]:
+    """Make a tuple of what JSON has as a list."""
+    if not isinstance(value, list | tuple):
+        raise TypeError("is no list")
+    return tuple(value)
 
 
 class Asked(TypedDict, total=False):

@@ -221,7 +221,9 @@ def check_metrics(names: Iterable[str]) -> None:
         if is_comet(name):
             require_comet(name)
         elif name not in METRICS:
-            raise NmtError(f"--metrics {name}: unknown; there are: {', '.join(METRICS)}, comet")
+            raise NmtError(
+                f"--metrics {name or repr(name)}: unknown; there are: {', '.join(METRICS)}, comet"
+            )
 
 
 def evaluate(

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from nmt_cli import __version__, metrics
@@ -132,9 +133,10 @@ def _replaces(folder: RunFolder, overwrite: bool) -> bool:
     if not folder.exists():
         return False
     if not overwrite:
+        go_on = f"go on with it by `nmt train --resume {folder.path}`, "
         raise NmtError(
-            f"{folder.path}: holds a run already; go on with it by `nmt train --resume "
-            f"{folder.path}`, replace it with --overwrite, or choose another folder with -o"
+            f"{folder.path}: holds a run already; {go_on if folder.can_be_resumed() else ''}"
+            "replace it with --overwrite, or choose another folder with -o"
         )
     return True
 
@@ -171,7 +173,16 @@ def resume(folder: RunFolder, changes: dict[str, Any], watcher: Watcher) -> Iter
     Raises:
         NmtError: if there is nothing to go on from, or the data has changed.
     """
-    config = dataclasses.replace(Config.from_json(folder.config()["request"]), **changes)
+    config = Config.from_json(folder.config()["request"])
+    if not folder.can_be_resumed():
+        raise NmtError(
+            f"{folder.path}: has no resumable state (last/LATEST); train it anew, with --overwrite"
+        )
+    # where files are written is for the command to say, not for a run that may be a stranger's
+    if config.data.cache is not None and "data" not in changes:
+        yield Note(f"--cache {config.data.cache} was given before; give it again to use it")
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, cache=None))
+    config = dataclasses.replace(config, **changes)
     with folder.held():
         yield from _resume(folder, config, watcher)
 
@@ -326,7 +337,10 @@ class _Session:
             }
         )
         self.folder.write_tokenizers(*self.data.tokenizers)
-        self.folder.write_fingerprints(self.data.fingerprints)
+        known = self.data.known
+        if config.init is not None:  # what the parent learnt from, this run has learnt from, too
+            known = np.union1d(known, RunFolder(Path(config.init)).fingerprints())
+        self.folder.write_fingerprints(known)
 
     def restore(self) -> Iterator[RunEvent]:
         tensors, values = self.folder.load_state()

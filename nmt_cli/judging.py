@@ -59,6 +59,16 @@ def pairs_to_judge(
     return _recorded_test(runs, split)
 
 
+def judged_files(
+    runs: list[RunFolder], data: str | None, src: Path | None, ref: Path | None
+) -> list[Path]:
+    """List the files of the pairs asked for and of the runs, which no output may replace."""
+    from nmt_cli.corpus.readers import files_of
+
+    files = [path for path in (src, ref) if path] + (files_of(data) if data else [])
+    return [*files, *(file for run in runs for file in run.files())]
+
+
 def _with_languages(request: Request, runs: list[RunFolder]) -> Request:
     from nmt_cli.corpus.pairs import Request
 

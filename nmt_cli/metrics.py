@@ -25,6 +25,11 @@ Floats = npt.NDArray[np.float64]
 METRICS = ("bleu", "chrf", "chrf++", "ter", "exact")
 SPACELESS = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue", "wuu"})
 """Languages written without spaces: their sources are measured in characters."""
+_TWO_LETTERS = {
+    "cmn": "zh", "zho": "zh", "chi": "zh", "jpn": "ja", "kor": "ko", "tha": "th", "lao": "lo",
+    "khm": "km", "mya": "my", "bur": "my", "bod": "bo", "tib": "bo",
+}  # fmt: skip
+"""Codes of ISO 639-2 and 639-3 by those of 639-1, where the language decides something."""
 RESAMPLES = 1000
 _BOOTSTRAP_SEED = 12345
 _ORDER = 4
@@ -45,8 +50,9 @@ class Comparison(NamedTuple):
 
 
 def base_language(code: str) -> str:
-    """Give the language of a code with a region: ``zh`` of ``zh_CN``."""
-    return code.replace("_", "-").split("-")[0].lower()
+    """Give the language of a code with a region or script: ``zh`` of ``zh_CN`` and ``zho_Hans``."""
+    base = code.replace("_", "-").split("-")[0].lower()
+    return _TWO_LETTERS.get(base, base)
 
 
 def bleu_tokenizer(language: str) -> tuple[str, str | None]:

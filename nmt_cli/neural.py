@@ -19,6 +19,7 @@ from nmt_cli.metrics import Floats
 COMET = "comet"
 DEFAULT_MODEL = "Unbabel/wmt22-comet-da"
 _BATCH = 16
+_LONGEST_REASON = 200
 
 
 def is_comet(metric: str) -> bool:
@@ -27,10 +28,10 @@ def is_comet(metric: str) -> bool:
 
 
 def require_comet(metric: str) -> None:
-    """Check that COMET can be had.
+    """Load a model of COMET, before the work that it is to judge.
 
     Raises:
-        NmtError: if its package is not installed, or no model is named after ``=``.
+        NmtError: if its package is not installed, or the model cannot be had.
     """
     _, equals, model = metric.partition("=")
     if equals and not model:
@@ -40,6 +41,8 @@ def require_comet(metric: str) -> None:
             f"--metrics {metric}: needs the package COMET: pip install unbabel-comet (in an "
             "environment of its own, with nmt, if it asks for another torch)"
         )
+    with _in_silence():
+        _scorer(metric)
 
 
 def comet_scores(
@@ -60,7 +63,8 @@ def comet_scores(
     Raises:
         NmtError: if the model cannot be had.
     """
-    require_comet(metric)
+    if not sources:
+        return np.empty(0)
     rows = [
         {"src": src, "mt": hypothesis, "ref": reference}
         for src, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
@@ -79,13 +83,15 @@ def _scorer(metric: str) -> Any:
     from comet import download_model, load_from_checkpoint
 
     model = metric.partition("=")[2] or DEFAULT_MODEL
+    local = Path(model).is_file()
     try:
-        return load_from_checkpoint(model if Path(model).is_file() else download_model(model))
+        return load_from_checkpoint(model if local else download_model(model))
     except Exception as error:  # whatever the package and the hub raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
+        what = "is it a checkpoint of COMET, with its hparams.yaml in the folder above?"
+        what = what if local else "is the name right, and the hub in reach?"
         raise NmtError(
-            f"--metrics {metric}: the model cannot be loaded; is the name right, and the hub in "
-            f"reach? ({reason})"
+            f"--metrics {metric}: the model cannot be loaded; {what} ({reason})"
         ) from None
 
 

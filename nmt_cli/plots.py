@@ -101,7 +101,9 @@ def _length_figure(report: Report) -> Any:
             (x, cell) for x, cell in zip(places, system.cells, strict=True) if cell.bleu is not None
         ]
         xs = [x for x, _ in shown]
-        above.plot(xs, [c.bleu for _, c in shown], marker="o", color=colour, label=system.name)
+        above.plot(
+            xs, [c.bleu for _, c in shown], marker="o", color=colour, label=_plain(system.name)
+        )
         xs = [x for x, cell in shown if cell.interval]
         lows = [c.interval.low for _, c in shown if c.interval]
         highs = [c.interval.high for _, c in shown if c.interval]
@@ -121,6 +123,12 @@ def _length_figure(report: Report) -> Any:
     return figure
 
 
+def _plain(name: str) -> str:
+    """Keep matplotlib from reading dollars as formulas, and from hiding what begins with ``_``."""
+    name = name.replace("$", r"\$")
+    return f" {name}" if name.startswith("_") else name
+
+
 def plot_lengths(infos: Mapping[str, Info], path: Path) -> None:
     """Draw how long the lines of both sides are, a picture a split."""
     check_format(path)
@@ -133,9 +141,9 @@ def plot_lengths(infos: Mapping[str, Info], path: Path) -> None:
             for place, ((language, side), colour) in enumerate(zip(sides, _COLOURS, strict=False)):
                 xs = [n + 0.4 * place - 0.2 for n in range(len(edges))]
                 heights = [side.lengths[edge] for edge in edges]
-                axes.bar(xs, heights, width=0.4, color=colour, label=language)
+                axes.bar(xs, heights, width=0.4, color=colour, label=_plain(language))
             axes.set_xticks(range(len(edges)), [str(edge) for edge in edges])
-            axes.set_title(f"{split}: {info.pairs:,} pairs", fontsize=10)
+            axes.set_title(_plain(f"{split}: {info.pairs:,} pairs"), fontsize=10)
             axes.set_ylabel("lines")
             axes.legend(frameon=False)
         rows[-1].set_xlabel("words, up to")

@@ -36,6 +36,8 @@ class Preparation:
     splits: Splits
     fingerprints: Fingerprints
     """Of the training pairs."""
+    known: Fingerprints
+    """Of the same in their normal form, to tell whether test pairs are among them."""
     tokenizers: Tokenizers
 
     def __init__(self, config: Config, watcher: Watcher) -> None:
@@ -58,7 +60,8 @@ class Preparation:
         for note in raw.notes:
             yield Note(note)
         with work("looking at the pairs", len(raw.train.pairs)) as advance:
-            self.splits, report, self.fingerprints = preflight(raw, data.limits(), advance)
+            looked = preflight(raw, data.limits(), advance)
+        self.splits, report, self.fingerprints, self.known = looked
         for line in report.lines():
             yield Note(line)
 

@@ -79,6 +79,10 @@ class RunFolder:
         """The JSON-lines log."""
         return self._files / "log.jsonl"
 
+    def files(self) -> list[Path]:
+        """List the files that a run has here, beside its resumable state."""
+        return [self.path / name for name in _OWN]
+
     def exists(self) -> bool:
         """Tell whether a run is here.
 
@@ -104,6 +108,10 @@ class RunFolder:
     def _is_ours(config: Any) -> bool:
         """Tell a run's ``config.json``, of any format, from those of other tools."""
         return isinstance(config, dict) and {"format", "arch", "data_hash"} <= config.keys()
+
+    def can_be_resumed(self) -> bool:
+        """Tell whether a state was saved."""
+        return (self.path / "last" / "LATEST").is_file()
 
     def size(self) -> int:
         """Give its bytes on disk; a file that stands there twice by a link counts once."""
@@ -359,8 +367,8 @@ class RunFolder:
     def _weights_path(self) -> Path:
         path = self._files / WEIGHTS
         if not path.is_file():
-            saved = (self.path / "last" / "LATEST").is_file()
-            more = f"go on by `nmt train --resume {self.path}`" if saved else "train it anew"
+            go_on = f"go on by `nmt train --resume {self.path}`"
+            more = go_on if self.can_be_resumed() else "train it anew"
             raise NmtError(
                 f"{path}: no such file; a run has weights after its first validation: {more}"
             )

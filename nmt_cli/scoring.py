@@ -15,7 +15,7 @@ from nmt_cli.evaluation import Sample
 from nmt_cli.metrics import bucket_index
 from nmt_cli.models import Seq2Seq
 from nmt_cli.training import LOSS_ROWS
-from nmt_cli.translation import Translator
+from nmt_cli.translation import MAX_SOURCE_TOKENS, Translator
 
 _BATCH = BatchSize(tokens=2048)
 
@@ -54,16 +54,20 @@ def score_pairs(
     """Read given translations by teacher forcing; results in the order of the pairs.
 
     Raises:
-        NmtError: for a pair that is longer than a model with learnt positions can read.
+        NmtError: for a pair that is longer than a model with learnt positions can read, or than
+            is read of a source when translating.
     """
     src = translator.src_tokenizer.encode_all(pair.src for pair in pairs)
     tgt = translator.tgt_tokenizer.encode_all(pair.tgt for pair in pairs)
     ids = [with_ends(*sides) for sides in zip(src, tgt, strict=True)]
     lengths = [max(map(len, pair)) for pair in ids]
-    limit = translator.model.max_positions
+    limit = min(translator.model.max_positions or MAX_SOURCE_TOKENS, MAX_SOURCE_TOKENS)
     for number, length in enumerate(lengths, start=1):
-        if limit is not None and length > limit:
-            raise NmtError(f"pair {number}: {length} tokens, but the model reads at most {limit}")
+        if length > limit:
+            raise NmtError(
+                f"pair {number}: {length} tokens, but at most {limit} are read; leave it out, or "
+                "score its sentences one by one"
+            )
     found: list[Likelihood] = [Likelihood(0.0, 0)] * len(ids)
     device = next(translator.model.parameters()).device
     for group in cut(sorted(range(len(ids)), key=lengths.__getitem__), lengths, _BATCH):

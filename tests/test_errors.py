@@ -15,6 +15,7 @@ from nmt_cli.errors import NmtError
 from nmt_cli.models import Vocabulary, architecture, resolve_options
 from nmt_cli.runs import RunFolder
 from nmt_cli.training import weights_of
+from tests.conftest import write_pairs
 
 
 @pytest.mark.parametrize(
@@ -254,3 +255,29 @@ def test_a_compressed_file_of_no_bytes_is_cut_off(tmp_path, suffix):
         list(read_lines(path))
     (tmp_path / "pairs.tsv").touch()
     assert list(read_lines(tmp_path / "pairs.tsv")) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "data info a.tsv -s en -t fr --json a.tsv",
+        "data info pairs.en,pairs.fr -s en -t fr --json pairs.fr",
+        "data info split -s en -t fr --json split/train.en",
+        "eval --src pairs.en --ref pairs.fr --hyp s=a.tsv -s en -t fr --csv a.tsv",
+        "eval -d a.tsv -s en -t fr --hyp s=pairs.fr --json a.tsv",
+        "eval --src pairs.en --ref pairs.fr --hyp pairs=source.txt -s en -t fr --save .",
+        "score run -d a.tsv --each a.tsv",
+        "score run -d a.tsv --json run/config.json",
+        "translate -m run -o run/model.safetensors a.tsv",
+        "translate -m run a-1.json --attention a.json",
+        "translate -m run a.tsv --attention a.json -o a-12.json",
+    ],
+)
+def test_no_output_replaces_what_is_read(fails, trained, command):
+    shutil.copytree(trained, "run")
+    write_pairs(Path("split"), name="train")
+    for name in ("source.txt", "a-1.json"):
+        shutil.copy("pairs.en", name)
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    fails(*command.split(), mentions=["would overwrite"])
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before

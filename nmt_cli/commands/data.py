@@ -51,7 +51,7 @@ def info(
 
     from nmt_cli.corpus.info import count_shared, describe
     from nmt_cli.corpus.pairs import Request
-    from nmt_cli.corpus.readers import open_corpus
+    from nmt_cli.corpus.readers import files_of, open_corpus
     from nmt_cli.display import Screen, info_text
     from nmt_cli.files import write_whole
     from nmt_cli.plots import check_format, plot_lengths
@@ -61,7 +61,7 @@ def info(
     if plot:
         check_format(plot)
     file = Path(json_file) if json_file and json_file != "-" else None
-    check_outputs({"--json": file, "--plot": plot}, [Path(spec)])
+    check_outputs({"--json": file, "--plot": plot}, files_of(spec))
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
     corpus = open_corpus(spec, request)
     raise_when_interrupted()

@@ -33,7 +33,7 @@ from nmt_cli.commands.options import (
     write_result,
 )
 from nmt_cli.errors import NmtError
-from nmt_cli.judging import named_run, pairs_to_judge
+from nmt_cli.judging import judged_files, named_run, pairs_to_judge
 from nmt_cli.signals import raise_when_interrupted
 
 if TYPE_CHECKING:
@@ -140,24 +140,25 @@ def evaluate(
     from nmt_cli.evaluation import evaluate as judge
 
     screen = Screen(quiet)
-    names = [name.strip() for name in metrics.split(",")]
+    names = list(dict.fromkeys(name.strip() for name in metrics.split(",")))
     check_metrics(names)
     if plot:
         plots.check_format(plot)
     refuse_both("--buckets", "--quantiles", bool(buckets and quantiles))
     refuse_both("--json -", "--csv -", json_file == "-" and csv_file == "-")
-    check_outputs(
-        {
-            "--json": Path(json_file) if json_file and json_file != "-" else None,
-            "--csv": Path(csv_file) if csv_file and csv_file != "-" else None,
-            "--plot": plot,
-        },
-        [path for path in (src, ref) if path],
-    )
     if save is not None and save.exists() and not save.is_dir():
         raise NmtError(f"--save {save}: is a file; name a folder")
+    outputs = {
+        "--json": Path(json_file) if json_file and json_file != "-" else None,
+        "--csv": Path(csv_file) if csv_file and csv_file != "-" else None,
+        "--plot": plot,
+    }
+    check_outputs(outputs, [path for path in (src, ref) if path])
     runs = [named_run(word) for word in run or []]
     files = [_named_file(word) for word in hyp or []]
+    inputs = judged_files([folder for _, seeds in runs for folder in seeds], data, src, ref)
+    inputs += [path for _, path in files]
+    check_outputs(outputs, inputs)
     if not runs and not files:
         raise NmtError("nothing to evaluate: give run folders, or --src, --ref and --hyp files")
     refuse_both("--worst", "--json - or --csv -", bool(worst) and "-" in {json_file, csv_file})
@@ -166,7 +167,11 @@ def evaluate(
     for _, path in files:
         require_readable(path)
     of_seeds = [f"{name}-{n + 1}" for name, seeds in runs for n in range(len(seeds)) if seeds[1:]]
-    _check_names([*(name for name, _ in runs), *of_seeds, *(name for name, _ in files)])
+    names_of_systems = [*(name for name, _ in runs), *of_seeds, *(name for name, _ in files)]
+    _check_names(names_of_systems)
+    if save is not None:
+        written = {"source", "reference", *names_of_systems}
+        _refuse_to_replace(inputs, {save / f"{name}.txt" for name in written})
     folders = [folder for _, seeds in runs for folder in seeds]
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
     pairs = pairs_to_judge(folders, data, split, src, ref, request)
@@ -198,6 +203,14 @@ def evaluate(
     if worst:
         typer.echo("\n" + _worst(test, systems, bleu_tokenize or "13a", worst))
     return 0
+
+
+def _refuse_to_replace(inputs: list[Path], written: set[Path]) -> None:
+    """Keep --save from writing over what is judged."""
+    places = {path.resolve() for path in written}
+    for path in inputs:
+        if path.resolve() in places:
+            raise NmtError(f"--save: would overwrite {path}; choose another folder")
 
 
 def _named_file(word: str) -> tuple[str, Path]:

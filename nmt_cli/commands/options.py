@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -155,12 +156,12 @@ def write_result(file: str, text: str) -> None:
         write_whole(Path(file), text)
 
 
-def check_outputs(outputs: dict[str, Path | None], inputs: list[Path]) -> None:
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path]) -> None:
     """Refuse outputs that could not be written, or would overwrite each other or an input.
 
     Args:
         outputs: the file of each option, such as ``{"--csv": Path("a.csv")}``.
-        inputs: files that are read.
+        inputs: files that are read, or that may be, whether they are there or not.
 
     Raises:
         NmtError: naming the option and the file.

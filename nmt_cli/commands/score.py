@@ -26,7 +26,7 @@ from nmt_cli.commands.options import (
     write_result,
 )
 from nmt_cli.errors import NmtError
-from nmt_cli.judging import named_run, pairs_to_judge
+from nmt_cli.judging import judged_files, named_run, pairs_to_judge
 from nmt_cli.signals import raise_when_interrupted
 
 
@@ -82,8 +82,8 @@ def score(
 
     screen = Screen(quiet)
     runs = [named_run(word) for word in run]
-    _check(runs, each, json_file, [path for path in (src, ref) if path])
     folders = [folder for _, (folder, *_) in runs]
+    _check(runs, each, json_file, judged_files(folders, data, src, ref))
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
     pairs = pairs_to_judge(folders, data, split, src, ref, request)
     for note in pairs.notes:

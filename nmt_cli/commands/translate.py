@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -206,6 +207,9 @@ def translate(
     else:
         runs = [newest_run()]
         screen.note(f"model: {runs[0].path}")
+    inputs = [*(files or []), *(file for run in runs for file in run.files())]
+    check_outputs({"--attention": attention, "-o": out}, inputs)
+    _check_pictures(attention, [*inputs, *([out] if out else [])])
     translator = load_translator(runs, chosen_device, chosen_precision).with_workers(
         _count_workers(workers, chosen_device)
     )
@@ -264,6 +268,20 @@ def _count_workers(asked: int | None, device: torch.device) -> int:
     if asked > 1 and not can_fork():
         raise NmtError(f"--workers {asked}: only on Linux; leave it out, threads do the work here")
     return asked
+
+
+def _check_pictures(attention: Path | None, others: list[Path]) -> None:
+    """Keep the numbered files of --attention apart from all others."""
+    if attention is None:
+        return
+    numbered = re.compile(rf"{re.escape(attention.stem)}-\d+{re.escape(attention.suffix)}")
+    for path in others:
+        beside = path.resolve().parent == attention.resolve().parent
+        if beside and numbered.fullmatch(path.name):
+            raise NmtError(
+                f"--attention {attention}: writes {attention.stem}-1{attention.suffix} and so on, "
+                f"and would overwrite {path}; choose another name"
+            )
 
 
 def _check_attention(path: Path | None, layer: int | None, head: int | None, align: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -23,6 +24,10 @@ class Pair(NamedTuple):
     def fingerprint(self) -> int:
         """Hash the pair to a signed 64-bit number, the same on every machine."""
         return stable_hash(f"{self.src}\n{self.tgt}")
+
+    def normal(self) -> Pair:
+        """Give the pair as most models read it: in Unicode's form NFC, with single spaces."""
+        return Pair(*(unicodedata.normalize("NFC", " ".join(side.split())) for side in self))
 
 
 Collect = Callable[[Iterable[Pair]], Sequence[Pair]]

@@ -82,8 +82,11 @@ def leak_warning(leaked: int, total: int) -> str:
 
 
 def count_leaked(test: Iterable[Pair], training: Fingerprints) -> int:
-    """Count test pairs whose fingerprint is among those of the training pairs."""
-    return int(np.isin(fingerprints_of(test), training).sum())
+    """Count test pairs whose fingerprint, or that of their normal form, is among those."""
+    found = [{pair.fingerprint(), pair.normal().fingerprint()} for pair in test]
+    hashes = np.array(sorted(set().union(*found)), np.int64)
+    known = set(hashes[np.isin(hashes, training)].tolist())
+    return sum(not known.isdisjoint(either) for either in found)
 
 
 def fingerprints_of(pairs: Iterable[Pair]) -> Fingerprints:
@@ -93,7 +96,7 @@ def fingerprints_of(pairs: Iterable[Pair]) -> Fingerprints:
 
 def preflight(
     splits: Splits, limits: Limits, on_done: Callable[[int], None] | None = None
-) -> tuple[Splits, Preflight, Fingerprints]:
+) -> tuple[Splits, Preflight, Fingerprints, Fingerprints]:
     """Leave out what cannot be trained on and report on the rest.
 
     Args:
@@ -102,8 +105,8 @@ def preflight(
         on_done: called with the number of training pairs just looked at.
 
     Returns:
-        the splits without the pairs left out, the report, and the fingerprints of the training
-        pairs that are left.
+        the splits without the pairs left out, the report, the fingerprints of the training pairs
+        that are left, and those of their normal forms.
 
     Raises:
         NmtError: if no training or validation pair is left.
@@ -120,11 +123,12 @@ def preflight(
             f"{splits.train.name}: 0 of {len(read)} pairs left, --max-words {limits.max_words}: "
             f"{reasons}; give other data or wider limits"
         )
+    known = fingerprints_of(pair.normal() for pair in kept)
     leaked = 0
     if splits.test.pairs is read:  # the training pairs serve, so those that are left
         splits = replace(splits, test=_with(splits.test, kept))
     else:
-        leaked = count_leaked(splits.test.pairs, fingerprints)
+        leaked = count_leaked(splits.test.pairs, known)
     if splits.valid.pairs is read:
         splits = replace(splits, valid=_with(splits.valid, kept))
     report = Preflight(
@@ -145,7 +149,7 @@ def preflight(
     usable = Splits(
         _with(splits.train, kept), _with(splits.valid, valid), splits.test, splits.notes
     )
-    return usable, report, fingerprints
+    return usable, report, fingerprints, known
 
 
 def _filter(pairs: Iterable[Pair], limits: Limits) -> tuple[Places, Fingerprints, dict[str, int]]:

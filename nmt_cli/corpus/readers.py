@@ -51,6 +51,18 @@ def open_corpus(spec: str, request: Request) -> Corpus:
     return Corpus(spec, {"": partial(_read_prefix, path, request)})
 
 
+def files_of(spec: str) -> list[Path]:
+    """List the files that a SPEC may be read from: of a folder all, of a name none."""
+    path = Path(spec)
+    if path.is_dir():
+        return [file for file in path.iterdir() if file.is_file()]
+    if path.is_file():
+        return [path]
+    if "," in spec:
+        return [Path(part) for part in spec.split(",", 1)]
+    return [file for files in _siblings(path).values() for file in files]
+
+
 def read_tsv(path: Path, request: Request) -> PairStream:
     """Read tab-separated pairs: no quoting, further columns ignored, a header row recognised.
 

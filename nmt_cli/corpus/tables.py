@@ -139,7 +139,7 @@ def parse_json(place: str, text: str, first_line: int | None = None) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         where = place if first_line is None else f"{place}:{first_line + error.lineno - 1}"
-        raise NmtError(f"{where}: is not JSON: {error.msg} at column {error.colno}") from None
+        raise NmtError(f"{where}:{error.colno}: is not JSON: {error.msg}") from None
     except (RecursionError, ValueError) as error:
         raise NmtError(f"{place}: is no JSON that can be read: {str(error)[:80]}") from None
 

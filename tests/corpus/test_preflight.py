@@ -1,7 +1,7 @@
 import pytest
 
 from nmt_cli.corpus.pairs import Pair, PairList
-from nmt_cli.corpus.preflight import Limits, preflight
+from nmt_cli.corpus.preflight import Limits, count_leaked, fingerprints_of, preflight
 from nmt_cli.corpus.splits import Splits
 from nmt_cli.errors import NmtError
 
@@ -22,7 +22,7 @@ TRAIN = [
 
 
 def test_every_dropped_pair_is_counted_with_its_reason():
-    splits, report, fingerprints = run(TRAIN, [Pair("c", "y"), Pair("C", "y"), Pair("é", "")])
+    splits, report, fingerprints, _ = run(TRAIN, [Pair("c", "y"), Pair("C", "y"), Pair("é", "")])
     assert [pair.src for pair in splits.train.pairs] == ["a b", "a b", "c"]
     assert len(splits.test.pairs) == 3
     assert fingerprints.tolist() == [pair.fingerprint() for pair in splits.train.pairs]
@@ -57,7 +57,7 @@ def test_filters_leave_out_what_they_say(limits, kept, said):
     pairs = [Pair("a b c", "x y z"), Pair("e", "f"), Pair("d d", "d d"), Pair("d d", "d d")]
     if "max_ratio" in limits:
         pairs[0] = Pair("a b c", "x")
-    splits, report, _ = run(pairs, [Pair("q", "r")], **limits)
+    splits, report, *_ = run(pairs, [Pair("q", "r")], **limits)
     assert sorted(pair.src for pair in splits.train.pairs) == sorted(kept)
     assert said in "\n".join(report.lines())
 
@@ -70,6 +70,20 @@ def test_an_empty_corpus_is_named():
 def test_splits_that_are_the_training_pairs_are_filtered_with_them():
     pairs = [Pair("a", "x"), Pair("1 2 3 4 5 6", "x")]
     train = PairList("t", "en", "fr", pairs)
-    splits, report, _ = preflight(Splits(train, train, train), Limits(5))
+    splits, report, *_ = preflight(Splits(train, train, train), Limits(5))
     assert splits.valid.pairs == splits.test.pairs == splits.train.pairs == pairs[:1]
     assert report.leaked == 0
+
+
+@pytest.mark.parametrize(
+    "pair", [Pair("cafe\u0301  noir", "x"), Pair("café noir ", "x"), Pair("café\u00a0noir", "x")]
+)
+def test_a_test_pair_that_is_the_same_to_the_model_is_found(pair):
+    train = [Pair("café noir", "x"), Pair("a", "b")]
+    assert run(train, [pair, Pair("café noire", "x")])[1].leaked == 1
+    assert run([pair], [Pair("café noir", "x")])[1].leaked == 1
+
+
+def test_fingerprints_of_the_text_as_it_stands_are_known_too():
+    raw = fingerprints_of([Pair("a  b", "x"), Pair("q", "r")])
+    assert count_leaked([Pair("a  b", "x"), Pair("a b", "x")], raw) == 1
