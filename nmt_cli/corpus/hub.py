@@ -50,6 +50,8 @@ def _read(name: str, rows: Any, request: Request) -> PairStream:
 def _load(spec: str, name: str, config: str | None) -> Mapping[str, Any]:
     import datasets
 
+    if name.startswith((".", "/", "~")) and not Path(name).expanduser().exists():
+        raise NmtError(f"{spec}: no such folder")
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
     with _explained(spec):

@@ -62,10 +62,11 @@ def load_splits(
         notes.extend(part.notes)
     missing = [name for name in ("valid", "test") if name not in found]
     if missing and len(train.pairs) < FEWEST_TO_HOLD_OUT:
-        notes.append(
-            f"only {len(train.pairs)} pairs: nothing is held out; {' and '.join(missing)} use "
-            "the training pairs, which tells nothing about new sentences"
-        )
+        if train.pairs:
+            notes.append(
+                f"only {len(train.pairs)} pairs: nothing is held out; {' and '.join(missing)} use "
+                "the training pairs, which tells nothing about new sentences"
+            )
         found.update(
             (name, train._replace(name=f"{train.name} (training pairs)")) for name in missing
         )

@@ -60,3 +60,9 @@ def test_what_is_not_there_is_said_in_one_line(spec):
         open_corpus(spec, EN_FR)
     assert spec in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("spec", ["hf:./nope", "hf:/no/such/folder", "hf:../nope:config@train"])
+def test_a_local_folder_that_is_not_there_is_said_to_be_that(spec):
+    with pytest.raises(NmtError, match="no such folder"):
+        open_corpus(spec, Request("en", "fr"))
