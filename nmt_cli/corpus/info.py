@@ -24,6 +24,8 @@ from nmt_cli.corpus.pairs import Pair, PairStream, counted, stable_hash
 LONGEST_BUCKET = 100
 """Words from which all lengths share the last bucket of a histogram."""
 BUCKET = 5
+_BLOCK = 1 << 12
+"""Pairs whose hashes are compared at once."""
 EXAMPLES = 10
 """Suspicious lines that are named for each reason; all are counted."""
 _MARKUP = re.compile(r"<[A-Za-z/!][^<>]*>|&(#\d+|[A-Za-z]{2,8});")
@@ -210,21 +212,38 @@ def describe(open_pairs: Open, on_done: Callable[[int], None] | None = None) -> 
 
 
 def _count_repeats(info: Info, hashes: array[int]) -> None:
-    """Sort the hashes where they are, then count runs of equal ones."""
+    """Sort the hashes where they are, count runs of equal ones, and keep those of the pairs.
+
+    A block at a time, and each block's result is written over what was read before: there is no
+    second copy of the table.
+    """
     if not hashes:
-        info.hashes = np.empty(0, dtype=np.int64)
+        info.hashes = np.empty(0, np.int64)
         return
-    table = np.frombuffer(hashes, dtype=[("src", np.int64), ("pair", np.int64)])
+    rows = np.dtype([("src", np.int64), ("pair", np.int64)])
+    table, flat = np.frombuffer(hashes, rows), np.frombuffer(hashes, np.int64)
     table.sort(order=["src", "pair"])
-    new_src = np.empty(len(table), dtype=bool)
-    new_pair = np.empty(len(table), dtype=bool)
-    new_src[0] = new_pair[0] = True
-    np.not_equal(table["src"][1:], table["src"][:-1], out=new_src[1:])
-    np.not_equal(table["pair"][1:], table["pair"][:-1], out=new_pair[1:])
-    info.duplicates = len(table) - int(new_pair.sum())
-    starts = np.flatnonzero(new_src)
-    info.ambiguous = int((np.add.reduceat(new_pair.astype(np.int64), starts) > 1).sum())
-    info.hashes = np.sort(table["pair"][new_pair])
+    before, counted, kept = None, False, 0
+    for begin in range(0, len(table), _BLOCK):
+        src, pair = (table[name][begin : begin + _BLOCK].copy() for name in ("src", "pair"))
+        new_src, new_pair = np.ones(len(src), bool), np.ones(len(src), bool)
+        np.not_equal(src[1:], src[:-1], out=new_src[1:])
+        np.not_equal(pair[1:], pair[:-1], out=new_pair[1:])
+        if before is not None:
+            new_src[0], new_pair[0] = src[0] != before[0], pair[0] != before[1]
+        run = np.cumsum(new_src)  # 0: the source that the block before ended with
+        several = np.unique(run[new_pair & ~new_src])
+        info.ambiguous += len(several) - int(counted and 0 in several)
+        counted = run[-1] in several or (run[-1] == 0 and counted)
+        before = src[-1], pair[-1]
+        different = pair[new_pair]
+        flat[kept : kept + len(different)] = different
+        kept += len(different)
+    info.duplicates = len(table) - kept
+    del table, flat
+    del hashes[kept:]
+    info.hashes = np.frombuffer(hashes, np.int64)
+    info.hashes.sort()
 
 
 def count_shared(info: Info, other: Info) -> int:

@@ -1,10 +1,12 @@
 """What ``nmt data info`` says of a corpus."""
 
 import json
+import random
 import unicodedata
 
 import pytest
 
+from nmt_cli.corpus import info as info_module
 from nmt_cli.corpus.info import bucket_of, count_shared, describe
 from nmt_cli.corpus.pairs import Pair, PairStream
 from tests.conftest import PAIRS, expect_error, nmt, text, write_pairs
@@ -144,4 +146,19 @@ def test_memory_is_bounded_by_the_vocabulary(tmp_path):
 
     peak(10)
     growth = (peak(12_000) - peak(4_000)) / 8_000
-    assert growth < 48
+    assert growth < 24
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("seed", range(4))
+def test_repeats_are_counted_as_by_dictionaries_whatever_the_block(monkeypatch, block, seed):
+    monkeypatch.setattr(info_module, "_BLOCK", block)
+    chance = random.Random(seed)
+    pairs = [
+        Pair(chance.choice("abcde"), chance.choice("xyz")) for _ in range(chance.randrange(40))
+    ]
+    found = describe(lambda: PairStream("c", "en", "fr", iter(pairs)))
+    targets = {src: {t for s, t in pairs if s == src} for src, _ in pairs}
+    assert found.duplicates == len(pairs) - len(set(pairs))
+    assert found.ambiguous == sum(len(several) > 1 for several in targets.values())
+    assert found.hashes.tolist() == sorted(pair.fingerprint() for pair in set(pairs))
