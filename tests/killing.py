@@ -32,6 +32,7 @@ def command(folder: Path, name: str, steps: int, extra: tuple[str, ...]) -> list
     if (folder / name / "last" / "LATEST").is_file():
         return [*program, "--resume", name]
     begin = ["-d", "pairs", "-s", "en", "-t", "fr", "-o", name, "--overwrite", "--threads", "1"]
+    begin += ["--patience", "0"]
     often = ["--save-every", "2", "--validate-every", "4", "--batch-sentences", "4"]
     return [*program, *begin, *often, "--steps", str(steps), *extra]
 
@@ -116,7 +117,7 @@ def main() -> None:
     options = parser.parse_args()
     write_pairs(options.folder)
     extra = ("--size", options.size, "--arch", options.arch)
-    steps = 16 * options.kills + 8
+    steps = 8 * options.kills + 8
     survive(options.folder, "lived", steps, 0, extra)
     began = time.monotonic()
     killed = survive(options.folder, "killed", steps, options.kills, extra)
