@@ -29,6 +29,10 @@ class Reading(NamedTuple):
     lines: int
     megabytes: float
 
+    def show(self) -> None:
+        """Print it."""
+        print(f"{self.seconds:7.0f} s {self.lines:10,} lines {self.megabytes:8.1f} MB", flush=True)
+
 
 def megabytes_of(pid: int) -> float:
     """Add up the proportional memory of a process and of those it started (Linux)."""
@@ -96,6 +100,8 @@ def converse(run: Path, minutes: float) -> list[Reading]:
         assert set(answers) == {answers[0]}, "an answer is not in its place"
         sent += len(burst)
         readings.append(Reading(time.monotonic() - began, sent, megabytes_of(process.pid)))
+        if len(readings) % 100 == 1:
+            readings[-1].show()
         time.sleep(chance.uniform(0, 0.3))
     process.stdin.close()
     assert process.wait(timeout=_PATIENCE_S) == 0
@@ -124,6 +130,8 @@ def pour(run: Path, count: int) -> list[Reading]:
         if received % max(1, count // 100) == 0 and received < count:
             seconds = time.monotonic() - began
             readings.append(Reading(seconds, received, megabytes_of(process.pid)))
+            if len(readings) % 10 == 1:
+                readings[-1].show()
     writer.join()
     assert process.wait() == 0
     assert received == count // 100 * 100, f"{received} lines came back of {count}"
@@ -151,8 +159,6 @@ def main() -> None:
         readings = pour(options.run, options.lines)
     else:
         readings = converse(options.run, options.minutes)
-    for reading in readings[:: max(1, len(readings) // 10)]:
-        print(f"{reading.seconds:7.0f} s {reading.lines:10,} lines {reading.megabytes:8.1f} MB")
     print(f"second half: {slope(readings):+.3f} MB in 100,000 lines")
 
 
