@@ -162,12 +162,16 @@ def _start_from(parent: RunFolder, config: Config, model: Seq2Seq) -> Iterator[N
         yield Note(f"warning: {' '.join(changed)}: the weights of {parent.path} learnt another")
 
 
-def resume(folder: RunFolder, changes: dict[str, Any], watcher: Watcher) -> Iterator[RunEvent]:
+def resume(
+    folder: RunFolder, changes: dict[str, Any], cache: Path | None, watcher: Watcher
+) -> Iterator[RunEvent]:
     """Go on with a run, bit for bit as if it had never stopped.
 
     Args:
         folder: the run.
         changes: fields of ``Config`` given anew: the end, the device, the threads.
+        cache: the folder of ids on disk. Where files are written is for the command to say, not
+            for a run that may be a stranger's.
         watcher: asked whether to stop, told how the final translation comes on.
 
     Raises:
@@ -178,11 +182,10 @@ def resume(folder: RunFolder, changes: dict[str, Any], watcher: Watcher) -> Iter
         raise NmtError(
             f"{folder.path}: has no resumable state (last/LATEST); train it anew, with --overwrite"
         )
-    # where files are written is for the command to say, not for a run that may be a stranger's
-    if config.data.cache is not None and "data" not in changes:
+    if config.data.cache is not None and cache is None:
         yield Note(f"--cache {config.data.cache} was given before; give it again to use it")
-    config = dataclasses.replace(config, data=dataclasses.replace(config.data, cache=None))
-    config = dataclasses.replace(config, **changes)
+    data = dataclasses.replace(config.data, cache=str(cache) if cache else None)
+    config = dataclasses.replace(config, data=data, **changes)
     with folder.held():
         yield from _resume(folder, config, watcher)
 

@@ -69,11 +69,12 @@ class Preparation:
         """Make tokenizers from the training text, or take those of the run that training inits."""
         config = self._config.tokenizer
         notes: list[Note] = []
-        train = self.splits.train.pairs
-        every = -(-len(train) // MOST_HELD)
+        train, sampled = self.splits.train.pairs, ""
         if self._config.init is not None:
             self.load_tokenizers(RunFolder(Path(self._config.init)))
         else:
+            every = -(-len(train) // MOST_HELD)
+            sampled = f", learnt from one pair in {every}" if every > 1 else ""
             some = list(islice(train, 0, None, every))
             src, tgt = [pair.src for pair in some], [pair.tgt for pair in some]
             with self._watcher.work("learning the vocabulary", None):
@@ -87,7 +88,6 @@ class Preparation:
         yield from notes
         vocab = self.vocabulary()
         sizes = f"{vocab.src}" if vocab.shared else f"{vocab.src} and {vocab.tgt}"
-        sampled = f", learnt from one pair in {every}" if every > 1 else ""
         yield Note(f"vocabulary: {sizes} ({config.kind}{sampled})")
 
     def _learnt(self, lines: list[str], name: str, notes: list[Note]) -> Tokenizer:

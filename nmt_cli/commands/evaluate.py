@@ -169,9 +169,9 @@ def evaluate(
     of_seeds = [f"{name}-{n + 1}" for name, seeds in runs for n in range(len(seeds)) if seeds[1:]]
     names_of_systems = [*(name for name, _ in runs), *of_seeds, *(name for name, _ in files)]
     _check_names(names_of_systems)
-    if save is not None:
-        written = {"source", "reference", *names_of_systems}
-        _refuse_to_replace(inputs, {save / f"{name}.txt" for name in written})
+    if save is not None and save.is_dir():
+        saved = (save / f"{name}.txt" for name in ("source", "reference", *names_of_systems))
+        check_outputs({f"--save, {path.name}": path for path in saved}, inputs)
     folders = [folder for _, seeds in runs for folder in seeds]
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
     pairs = pairs_to_judge(folders, data, split, src, ref, request)
@@ -203,14 +203,6 @@ def evaluate(
     if worst:
         typer.echo("\n" + _worst(test, systems, bleu_tokenize or "13a", worst))
     return 0
-
-
-def _refuse_to_replace(inputs: list[Path], written: set[Path]) -> None:
-    """Keep --save from writing over what is judged."""
-    places = {path.resolve() for path in written}
-    for path in inputs:
-        if path.resolve() in places:
-            raise NmtError(f"--save: would overwrite {path}; choose another folder")
 
 
 def _named_file(word: str) -> tuple[str, Path]:

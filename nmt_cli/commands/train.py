@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -358,7 +357,7 @@ def train(
     """
     from nmt_cli import experiment
     from nmt_cli.commands.following import follow
-    from nmt_cli.config import Config, End, resolve
+    from nmt_cli.config import End, resolve
     from nmt_cli.display import Screen
     from nmt_cli.models.options import parse_assignments
     from nmt_cli.runs import DEFAULT_ROOT, RunFolder
@@ -375,11 +374,8 @@ def train(
             changes["threads"] = threads
         if end != End():
             changes["end"] = end
-        if cache is not None:
-            request = Config.from_json(folder.config()["request"])
-            changes["data"] = dataclasses.replace(request.data, cache=str(cache))
         return follow(
-            lambda watcher: experiment.resume(folder, changes, watcher),
+            lambda watcher: experiment.resume(folder, changes, cache, watcher),
             folder.path,
             screen,
             _trackers(folder, tensorboard, tracker, _stored(folder.config()["request"]), True),

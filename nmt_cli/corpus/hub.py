@@ -50,7 +50,7 @@ def _read(name: str, rows: Any, request: Request) -> PairStream:
 def _load(spec: str, name: str, config: str | None) -> Mapping[str, Any]:
     import datasets
 
-    if name.startswith((".", "/", "~")) and not Path(name).expanduser().exists():
+    if name.startswith((".", "/")) and not Path(name).exists():
         raise NmtError(f"{spec}: no such folder")
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
