@@ -117,7 +117,7 @@ def main() -> None:
     options = parser.parse_args()
     write_pairs(options.folder)
     extra = ("--size", options.size, "--arch", options.arch)
-    steps = 8 * options.kills + 8
+    steps = 12 * options.kills + 8
     survive(options.folder, "lived", steps, 0, extra)
     began = time.monotonic()
     killed = survive(options.folder, "killed", steps, options.kills, extra)
