@@ -34,14 +34,15 @@ class Reading(NamedTuple):
         print(f"{self.seconds:7.0f} s {self.lines:10,} lines {self.megabytes:8.1f} MB", flush=True)
 
 
+def own_megabytes(pid: int | str = "self") -> float:
+    """Give the proportional memory of a process (Linux)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
 def megabytes_of(pid: int) -> float:
-    """Add up the proportional memory of a process and of those it started (Linux)."""
-    total = 0
-    for process in (pid, *children_of(pid)):
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                total += int(line.split()[1])
-    return total / 1024
+    """Add up the memory of a process and of those it started."""
+    return sum(map(own_megabytes, (pid, *children_of(pid))))
 
 
 def children_of(pid: int) -> list[int]:

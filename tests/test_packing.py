@@ -1,5 +1,9 @@
 """Linear layers packed to translate with."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -89,3 +93,37 @@ def test_few_sizes_are_enough_for_many_rows():
     assert all(n <= few_sizes(n) <= 1.07 * n + 1 for n in rows)
     assert all(few_sizes(n) == n for n in range(1, 65))
     assert len({few_sizes(n) for n in rows}) < 200
+
+
+MANY_SHAPES = """
+import sys, torch
+from nmt_cli.packing import LINEARS, pack
+from tests.soaking import own_megabytes
+
+model = torch.nn.Sequential(*(torch.nn.Linear(64 + 8 * n, 128) for n in range(12)))
+pack(model, LINEARS[sys.argv[1]])
+torch.set_num_threads(1)
+
+
+def see(layers):
+    for layer in layers:
+        for rows in range(1, 65):
+            layer(torch.zeros(rows, layer.in_features))
+
+
+with torch.inference_mode():
+    see(model[:2])
+    before = own_megabytes()
+    see(model[2:])
+print(own_megabytes() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("kind", LINEARS)
+def test_memory_stays_after_many_shapes(kind):
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_SHAPES, kind],
+        cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert float(done.stdout) < 50  # 640 shapes that are all kept take 230 and more
