@@ -60,7 +60,10 @@ def place(tmp_path_factory) -> Path:
     for split in ("train", "valid", "test"):
         write_pairs(folder / "corpus", PAIRS, split, ("en", "de"))
     rows = "".join(f"{src}\t{tgt}\n" for src, tgt in PAIRS)
-    for name in ("huge.tsv", "pairs.tsv"):
+    for split in ("train", "val", "test", "test_2016_flickr"):
+        write_pairs(folder / "multi30k", PAIRS, split, ("en", "de"))
+        write_pairs(folder / "wmt", PAIRS, split, ("en", "de"))
+    for name in ("huge.tsv", "pairs.tsv", "fra.txt"):
         (folder / name).write_text(rows)
     for name in ("input.en", "test.en"):
         shutil.copy(folder / "corpus" / "test.en", folder / name)
