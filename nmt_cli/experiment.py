@@ -477,9 +477,7 @@ class _Session:
         Raises:
             WorkFailed: if there are none.
         """
-        import json
-
-        from nmt_cli.files import write_whole
+        from nmt_cli.files import json_text, write_whole
 
         if not self.trainer.progress.best:
             raise WorkFailed(
@@ -497,7 +495,10 @@ class _Session:
         if output.cut:
             yield Note(f"warning: {output.cut} sources were cut to as many tokens as are read")
         report = evaluate(test, [output], self._bleu())
-        write_whole(self.folder.path / "eval.json", json.dumps(report.as_json(), indent=2) + "\n")
+        write_whole(
+            self.folder.path / "eval.json",
+            json_text(report.as_json(), indent=2, ascii_only=True) + "\n",
+        )
         self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)
         yield Evaluated(report)
 

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from nmt_cli.errors import NmtError, WorkFailed
+
+
+def json_text(value: Any, indent: int | None = None, ascii_only: bool = False) -> str:
+    """Write a value as JSON that any program reads: a number that is not finite becomes null."""
+    encode = json.JSONEncoder(ensure_ascii=ascii_only, indent=indent, allow_nan=False).encode
+    try:
+        return encode(value)
+    except ValueError:
+        return encode(_finite(value))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_whole(path: Path, data: bytes | str) -> None:

@@ -23,7 +23,7 @@ from torch import Tensor
 from nmt_cli import __version__
 from nmt_cli.corpus.preflight import Fingerprints
 from nmt_cli.errors import NmtError, WorkFailed
-from nmt_cli.files import flush, write_whole
+from nmt_cli.files import flush, json_text, write_whole
 from nmt_cli.locking import held
 from nmt_cli.models.base import Seq2Seq
 from nmt_cli.tokenizer import Normalization, TextRule, Tokenizer
@@ -460,7 +460,7 @@ class RunFolder:
         """Add a line to the log and give the log's size in bytes."""
         try:
             with self.log_path.open("ab") as file:
-                file.write(json.dumps(record).encode("utf-8") + b"\n")
+                file.write(json_text(record, ascii_only=True).encode("utf-8") + b"\n")
                 return file.tell()
         except OSError as error:
             raise WorkFailed(f"{self.log_path}: cannot be written: {error.strerror}") from None

@@ -47,13 +47,11 @@ def info(
 
     nmt data info corpus/ -s en -t de --plot lengths.png
     """
-    import json
-
     from nmt_cli.corpus.info import count_shared, describe
     from nmt_cli.corpus.pairs import Request
     from nmt_cli.corpus.readers import files_of, open_corpus
     from nmt_cli.display import Screen, info_text
-    from nmt_cli.files import write_whole
+    from nmt_cli.files import json_text, write_whole
     from nmt_cli.plots import check_format, plot_lengths
     from nmt_cli.signals import raise_when_interrupted
 
@@ -76,7 +74,7 @@ def info(
         plot_lengths(found, plot)
     if json_file is not None:
         form = {"data": spec, "splits": {split: one.as_json() for split, one in found.items()}}
-        text = json.dumps(form, indent=2, ensure_ascii=False) + "\n"
+        text = json_text(form, indent=2) + "\n"
         if file is None:
             typer.echo(text, nl=False)
             return 0

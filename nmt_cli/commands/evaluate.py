@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -294,11 +293,11 @@ def _write(
     plot: Path | None,
     save: Path | None,
 ) -> None:
-    from nmt_cli.files import write_whole
+    from nmt_cli.files import json_text, write_whole
     from nmt_cli.plots import plot_length_curve
 
     if json_file is not None:
-        text = json.dumps(report.as_json(), indent=2, ensure_ascii=False) + "\n"
+        text = json_text(report.as_json(), indent=2) + "\n"
         write_result(json_file, text)
     if csv_file is not None:
         write_result(csv_file, _as_csv(report))

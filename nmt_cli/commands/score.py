@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +25,7 @@ from nmt_cli.commands.options import (
     write_result,
 )
 from nmt_cli.errors import NmtError
+from nmt_cli.files import json_text
 from nmt_cli.judging import judged_files, named_run, pairs_to_judge
 from nmt_cli.signals import raise_when_interrupted
 
@@ -107,7 +107,7 @@ def score(
             places = zip(test.buckets, of_buckets, strict=True)
             parts = [{"low": b.low, "high": b.high, **cell.as_json()} for b, cell in places]
             form["systems"].append({"name": name, **overall.as_json(), "buckets": parts})
-        write_result(json_file, json.dumps(form, indent=2, ensure_ascii=False) + "\n")
+        write_result(json_file, json_text(form, indent=2) + "\n")
     if "-" in {each, json_file}:
         return 0
     rows = [["", *(bucket.label for bucket in test.buckets), "all"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from nmt_cli.batches import BatchSize
 from nmt_cli.display import Screen
-from nmt_cli.files import write_whole
+from nmt_cli.files import json_text, write_whole
 from nmt_cli.plots import plot_attention
 from nmt_cli.search import Expand, SearchOptions
 from nmt_cli.translation import Alignment, Output, Translation, Translator, word_pairs
@@ -64,7 +63,7 @@ def written_lines(work: Work, form: Form, group: Sequence[str]) -> Iterator[str]
             _draw(path, alignments[0], work.screen)
         if form.as_json:
             line = _as_json(work, form, number, source, outputs, alignments)
-            yield json.dumps(line, ensure_ascii=False) + "\n"
+            yield json_text(line) + "\n"
             continue
         for output, alignment in zip(outputs, alignments, strict=True):
             suffix = f"\t{_links(alignment)}" if form.align else ""
@@ -121,7 +120,7 @@ def _draw(path: Path, alignment: Alignment, screen: Screen) -> None:
             "target": alignment.tgt_pieces,
             "attention": alignment.weights.tolist(),
         }
-        write_whole(path, json.dumps(form, ensure_ascii=False) + "\n")
+        write_whole(path, json_text(form) + "\n")
     elif missing := plot_attention(alignment, path):
         screen.note(
             f"warning: {path}: no installed font has {', '.join(missing)}; install one that has "
