@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from nmt_cli.runs import RunFolder
 from tests.conftest import PAIRS, expect_error, nmt, text, write_pairs
@@ -18,8 +20,6 @@ TINY = ("--size", "tiny", "--threads", 1)
 
 
 def weights(run: Path) -> dict:
-    from safetensors.torch import load_file
-
     return load_file(run / "model.safetensors")
 
 
@@ -238,6 +238,22 @@ def test_a_long_line_is_cut_with_a_warning_and_the_others_are_not_touched(traine
     assert len(lines) == 3
     assert (lines[0], lines[2]) == (PAIRS[0][1], PAIRS[1][1])
     assert "line 2: cut from" in result.stderr.decode()
+
+
+@pytest.mark.slow
+def test_a_model_that_overflows_gives_no_translation_and_says_so(trained, tmp_path):
+    run = tmp_path / "broken"
+    shutil.copytree(trained, run)
+    model = load_file(run / "model.safetensors")
+    save_file({name: w.fill_(3e38) for name, w in model.items()}, run / "model.safetensors")
+    stdin = f"{SOURCES[0]}\n\n{SOURCES[1]}\n"
+    result = nmt("translate", "-m", run, "--json", cwd=tmp_path, stdin=stdin)
+    found = [json.loads(line)["translations"][0] for line in text(result).splitlines()]
+    assert [one["text"] for one in found] == ["", "", ""]
+    assert [one["score"] for one in found] == [None, 0.0, None]
+    said = result.stderr.decode()
+    assert "line 1: has no translation" in said and "line 3: has no translation" in said
+    assert "line 2" not in said
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,11 @@ def written_lines(work: Work, form: Form, group: Sequence[str]) -> Iterator[str]
                 f"{len(result.src_tokens)} tokens, the limit"
             )
         outputs = result.outputs[: form.n_best or 1]
+        if outputs[0].score == -math.inf:
+            work.screen.note(
+                f"warning: line {number}: has no translation, as the model's numbers are not "
+                "finite; try --precision fp32, or an earlier run"
+            )
         alignments = [
             _alignment(work, form, result, output, rank) for rank, output in enumerate(outputs)
         ]

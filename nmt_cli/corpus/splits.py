@@ -63,9 +63,10 @@ def load_splits(
     missing = [name for name in ("valid", "test") if name not in found]
     if missing and len(train.pairs) < FEWEST_TO_HOLD_OUT:
         if train.pairs:
+            use = "use" if len(missing) > 1 else "uses"
             notes.append(
-                f"only {len(train.pairs)} pairs: nothing is held out; {' and '.join(missing)} use "
-                "the training pairs, which tells nothing about new sentences"
+                f"only {len(train.pairs)} pairs: nothing is held out; {' and '.join(missing)} "
+                f"{use} the training pairs, which tells nothing about new sentences"
             )
         found.update(
             (name, train._replace(name=f"{train.name} (training pairs)")) for name in missing
