@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import time
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -122,6 +123,29 @@ def keep_freed_memory() -> None:
     """
     _call_glibc("mallopt", _M_MMAP_THRESHOLD, 32 << 20)
     _call_glibc("mallopt", _M_TRIM_THRESHOLD, -1)  # never
+
+
+class Trimmer:
+    """Gives the pages of freed memory back to the system, at most every ten seconds.
+
+    A process that translates for hours would otherwise keep what the longest sentences took, and
+    ever more beside it, as small blocks that stay come to lie between large ones that are freed.
+    """
+
+    def __init__(self, every_s: float = 10.0) -> None:
+        self.every_s = every_s
+        self._last = time.monotonic()
+
+    def __call__(self) -> None:
+        """Give them back, unless that was done a moment ago."""
+        now = time.monotonic()
+        if now - self._last >= self.every_s:
+            _call_glibc("malloc_trim", 0)
+            self._last = now
+
+
+trim_at_times = Trimmer()
+"""Of this process."""
 
 
 def give_back_memory(device: torch.device) -> None:

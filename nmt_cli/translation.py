@@ -19,7 +19,7 @@ from nmt_cli.models.base import Uninitialised
 from nmt_cli.models.ensemble import Ensemble
 from nmt_cli.models.options import parse
 from nmt_cli.packing import LINEARS, pack
-from nmt_cli.precision import Precision, give_back_memory, keep_freed_memory
+from nmt_cli.precision import Precision, give_back_memory, keep_freed_memory, trim_at_times
 from nmt_cli.runs import RunFolder, same_vocabulary
 from nmt_cli.search import (
     Expand,
@@ -90,7 +90,9 @@ class Searcher:
     def __call__(self, task: Task) -> list[list[Hypothesis]]:
         """Search one batch; in halves, if there is no memory for it at once."""
         try:
-            return self._search(task)
+            found = self._search(task)
+            trim_at_times()
+            return found
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error) or len(task.sources) == 1:
                 raise

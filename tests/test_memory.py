@@ -1,6 +1,9 @@
 """Where memory does not suffice, work is done in smaller parts, with the same result."""
 
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -94,3 +97,32 @@ def test_a_search_is_done_in_halves_with_the_same_result(monkeypatch):
     assert [[h.tokens for h in best] for best in found] == [
         [h.tokens for h in best] for best in expected
     ]
+
+
+TRIMMED = """
+import torch
+from nmt_cli.precision import Trimmer, keep_freed_memory
+from tests.soaking import own_megabytes
+
+keep_freed_memory()
+large, small = [], []
+for _ in range(100):
+    large.append(torch.ones(1 << 18))  # a megabyte
+    small.append(torch.ones(1 << 10))
+del large
+kept = own_megabytes()
+Trimmer(every_s=1000)()
+print(kept - own_megabytes())
+Trimmer(every_s=0)()
+print(kept - own_megabytes())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_long_sentences_took_is_given_back_at_times():
+    done = subprocess.run(
+        [sys.executable, "-c", TRIMMED],
+        cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    too_soon, given_back = map(float, done.stdout.split())
+    assert too_soon < 5 and given_back > 90
