@@ -56,7 +56,23 @@ def pairs_to_judge(
         return load_one(data, filled, (split or "test",), by_name=split is not None)
     if not runs:
         raise NmtError("--hyp needs its test set: give --src and --ref, or --data")
+    _require_unasked(request, runs[0])
     return _recorded_test(runs, split)
+
+
+def _require_unasked(request: Request, run: RunFolder) -> None:
+    """Refuse languages or columns for a test that its run recorded, where they change nothing."""
+    config = run.config()
+    for option, given, recorded in (
+        ("-s", request.src_lang, config["src_lang"]),
+        ("-t", request.tgt_lang, config["tgt_lang"]),
+        ("--columns", request.columns and ",".join(request.columns), None),
+    ):
+        if given is not None and given != recorded:
+            raise NmtError(
+                f"{option} {given}: the test of {run.path} is as it was recorded, "
+                f"{config['src_lang']} into {config['tgt_lang']}; name another by --data"
+            )
 
 
 def judged_files(

@@ -113,6 +113,12 @@ class RunFolder:
         """Tell whether a state was saved."""
         return (self.path / "last" / "LATEST").is_file()
 
+    def steps(self) -> int:
+        """Give the steps taken until the end or, of a run in training, until its last save."""
+        newest = self._newest_state()
+        saved = newest.name.removeprefix("step-") if newest else ""
+        return max(self.config()["step"], int(saved) if saved.isdecimal() else 0)
+
     def size(self) -> int:
         """Give its bytes on disk; a file that stands there twice by a link counts once."""
         sizes: dict[int, int] = {}

@@ -241,6 +241,15 @@ def test_a_long_line_is_cut_with_a_warning_and_the_others_are_not_touched(traine
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("command", ["eval", "score"])
+def test_languages_that_change_nothing_are_refused(command, trained):
+    place = trained.parents[1]
+    for options in (("-t", "de"), ("-s", "fr"), ("--columns", "1,2")):
+        expect_error(nmt(command, trained, *options, cwd=place), 2, options[0], "en into fr")
+    assert nmt(command, trained, "-s", "en", "-t", "fr", cwd=place).returncode == 0
+
+
+@pytest.mark.slow
 def test_a_model_that_overflows_gives_no_translation_and_says_so(trained, tmp_path):
     run = tmp_path / "broken"
     shutil.copytree(trained, run)

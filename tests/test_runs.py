@@ -191,3 +191,15 @@ def test_json_of_absurd_depth_or_size_is_an_error(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(NmtError, match=r"config\.json"):
         RunFolder(tmp_path).config()
+
+
+def test_the_steps_of_a_run_in_training_are_those_of_its_last_save(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    run.write_config({**CONFIG, "step": 0})
+    assert run.steps() == 0
+    run.save_state(500, {"x": torch.tensor(0)}, {})
+    assert RunFolder(run.path).steps() == 500
+    run.update_config(step=620)
+    assert RunFolder(run.path).steps() == 620
+    (run.path / "last" / "LATEST").write_text("step-a lot\n")
+    assert RunFolder(run.path).steps() == 620

@@ -38,7 +38,7 @@ def _row(run: RunFolder) -> list[str]:
         str(run.path),
         str(config["arch"]),
         str(config["request"]["data"]["spec"]),
-        str(config["step"]),
+        str(run.steps()),
         "-" if bleu is None else f"{bleu:.1f}",
         str(config["finished"] or "not yet")[:16].replace("T", " "),
         f"{run.size() / 1e6:.0f}",

@@ -218,7 +218,7 @@ def train(
     vocab_size: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MANY, help="Entries.  (default: the distinct words, 1,000 to 6,000)"
+            min=1, max=MANY, help="Entries, at most.  (default: the distinct words, 1,000 to 6,000)"
         ),
     ] = None,
     separate_vocab: Annotated[
