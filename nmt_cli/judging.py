@@ -50,6 +50,10 @@ def pairs_to_judge(
     if src is not None and ref is not None:
         if data is not None:
             raise NmtError("give either --data or --src and --ref")
+        if split is not None or request.columns is not None:
+            raise NmtError(
+                "--split and --columns choose from --data; --src and --ref are whole files"
+            )
         return _pair_files(src, ref, request)
     if data is not None:
         filled = _with_languages(request, runs)

@@ -86,6 +86,14 @@ from tests.conftest import write_pairs
         (("eval", "x", "--buckets", "3", "--quantiles", "3"), ["--quantiles", "both"]),
         (("eval", "--hyp", "a.tsv", "--worst", "3"), ["--worst", "two systems"]),
         (("eval", "--hyp", "x", "--src", "pairs.en", "--ref", "pairs.fr"), ["x: no such file"]),
+        (
+            ("eval", "--hyp", "a.tsv", "--src", "a.tsv", "--ref", "a.tsv", "--split", "test"),
+            ["--split", "--data"],
+        ),
+        (
+            ("eval", "--hyp", "a.tsv", "--src", "a.tsv", "--ref", "a.tsv", "--columns", "1,2"),
+            ["--columns", "--data"],
+        ),
         (("eval", "--hyp", "a.tsv", "--save", "a.tsv"), ["--save a.tsv", "is a file"]),
         (
             ("eval", "--hyp", "a.tsv", "-d", "pairs", "-s", "en", "-t", "fr", "--split", "dev"),
