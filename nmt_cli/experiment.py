@@ -495,10 +495,7 @@ class _Session:
         if output.cut:
             yield Note(f"warning: {output.cut} sources were cut to as many tokens as are read")
         report = evaluate(test, [output], self._bleu())
-        write_whole(
-            self.folder.path / "eval.json",
-            json_text(report.as_json(), indent=2, ascii_only=True) + "\n",
-        )
+        write_whole(self.folder.path / "eval.json", json_text(report.as_json(), indent=2) + "\n")
         self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)
         yield Evaluated(report)
 

@@ -120,7 +120,7 @@ print(own_megabytes() - before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("kind", LINEARS)
+@pytest.mark.parametrize("kind", ["fp32", "bf16"])  # int8 has nothing cached
 def test_memory_stays_after_many_shapes(kind):
     done = subprocess.run(
         [sys.executable, "-c", MANY_SHAPES, kind],
