@@ -1,15 +1,18 @@
 """Talk to `nmt translate` for a long time: every answer in its place, none late, no growth.
 
-    python -m tests.soaking RUN --minutes 60          # random lines, with pauses between
-    python -m tests.soaking RUN --lines 1000000       # one-word lines, as fast as they are read
+    python -m tests.soaking --minutes 60 RUN          # random lines, with pauses between
+    python -m tests.soaking --lines 1000000 RUN       # one-word lines, as fast as they are read
 
-Prints the memory of the process and its workers over time, and the slope of its second half.
+What stands after ``RUN --`` goes to `nmt translate` as it is. Prints the memory of the process and
+its workers over time, its least and middle value in each sixth of the run, and the slope of the
+second half.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import statistics
 import subprocess
 import sys
 import threading
@@ -71,14 +74,14 @@ def start(run: Path, *extra: str) -> subprocess.Popen[bytes]:
     )
 
 
-def converse(run: Path, minutes: float) -> list[Reading]:
+def converse(run: Path, minutes: float, *extra: str) -> list[Reading]:
     """Send bursts with pauses between, and check each answer against that of another process.
 
     Raises:
         AssertionError: at an answer that is late, missing or another one's.
     """
     chance, source = random.Random(1), random_lines(random.Random(2))
-    process = start(run)
+    process = start(run, *extra)
     assert process.stdin and process.stdout
     probe = "A man sees the dog ."
     answers: list[bytes] = []
@@ -101,7 +104,7 @@ def converse(run: Path, minutes: float) -> list[Reading]:
         assert set(answers) == {answers[0]}, "an answer is not in its place"
         sent += len(burst)
         readings.append(Reading(time.monotonic() - began, sent, megabytes_of(process.pid)))
-        if len(readings) % 100 == 1:
+        if len(readings) % 20 == 1:
             readings[-1].show()
         time.sleep(chance.uniform(0, 0.3))
     process.stdin.close()
@@ -109,13 +112,13 @@ def converse(run: Path, minutes: float) -> list[Reading]:
     return readings
 
 
-def pour(run: Path, count: int) -> list[Reading]:
+def pour(run: Path, count: int, *extra: str) -> list[Reading]:
     """Send one-word lines as fast as they are taken, and count what comes back.
 
     Raises:
         AssertionError: if a line is lost.
     """
-    process = start(run, "--beam", "1", "--max-length", "3")
+    process = start(run, "--beam", "1", "--max-length", "3", *extra)
     assert process.stdin and process.stdout
     pipe = process.stdin
 
@@ -149,17 +152,29 @@ def slope(readings: list[Reading]) -> float:
     return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread
 
 
+def sixths(readings: list[Reading]) -> Iterator[tuple[float, float]]:
+    """Give the least and the middle memory of each sixth: long lines are peaks, leaks lift all."""
+    for part in range(6):
+        some = readings[len(readings) * part // 6 : len(readings) * (part + 1) // 6]
+        sizes = [reading.megabytes for reading in some]
+        if sizes:
+            yield min(sizes), statistics.median(sizes)
+
+
 def main() -> None:
     """Soak, and say how memory went."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--lines", type=int)
+    parser.add_argument("extra", nargs="*", help="after --: options of nmt translate")
     options = parser.parse_args()
     if options.lines:
-        readings = pour(options.run, options.lines)
+        readings = pour(options.run, options.lines, *options.extra)
     else:
-        readings = converse(options.run, options.minutes)
+        readings = converse(options.run, options.minutes, *options.extra)
+    for part, (least, middle) in enumerate(sixths(readings), start=1):
+        print(f"sixth {part}: at least {least:.1f} MB, median {middle:.1f} MB")
     print(f"second half: {slope(readings):+.3f} MB in 100,000 lines")
 
 
