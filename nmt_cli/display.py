@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from nmt_cli.evaluation import Cell, Report, SystemReport
 
 _PLAIN_EVERY_S = 10.0
+_NARROWEST = 14
+"""Characters of a column below which its text is not wrapped."""
 _CONTROLS = dict.fromkeys([*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0)], "\ufffd")
 """What a terminal would obey rather than show; a model or a corpus may contain any of it."""
 
@@ -179,16 +184,36 @@ def _p_value(cell: Cell) -> str:
     return "<0.001" if cell.comparison.p < 0.001 else f"{cell.comparison.p:.3f}"
 
 
-def aligned(rows: list[list[str]], text_columns: tuple[int, ...] = (0,)) -> list[str]:
-    """Pad the cells of a table: columns of text to the right, of numbers to the left."""
+def terminal_width() -> int | None:
+    """Give the columns of the terminal that stdout is, or None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def aligned(
+    rows: list[list[str]], text_columns: tuple[int, ...] = (0,), most: int | None = None
+) -> list[str]:
+    """Pad the cells of a table: columns of text to the right, of numbers to the left.
+
+    Args:
+        rows: of equally many cells.
+        text_columns: which of them hold text.
+        most: characters of a line, past which the last column goes on below itself; None: any.
+    """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    indent = sum(widths[:-1]) + 2 * (len(widths) - 1)
     lines = []
     for row in rows:
         cells = (
             text.ljust(width) if column in text_columns else text.rjust(width)
             for column, (text, width) in enumerate(zip(row, widths, strict=True))
         )
-        lines.append("  ".join(cells).rstrip())
+        line = "  ".join(cells).rstrip()
+        if most is None or most - indent < _NARROWEST:
+            lines.append(line)
+        else:
+            rest = textwrap.wrap(line[indent:], most - indent) or [""]
+            lines.append((line[:indent] + rest[0]).rstrip())
+            lines += [" " * indent + more for more in rest[1:]]
     return lines
 
 

@@ -21,12 +21,12 @@ def archs(
     ] = None,
 ) -> int:
     """List the architectures, or the options, defaults and paper of one."""
-    from nmt_cli.display import aligned
+    from nmt_cli.display import aligned, terminal_width
     from nmt_cli.models import architecture, architectures, resolve_options
     from nmt_cli.models.options import describe
 
     if name is None:
-        rows = [["name", "year", "parameters", "parallel", "source", "path", "what"]]
+        rows = [["name", "year", "params", "parallel", "source", "path", "what"]]
         for arch in architectures():
             traits = arch.traits
             rows.append(
@@ -40,9 +40,9 @@ def archs(
                     arch.summary,
                 ]
             )
-        typer.echo("\n".join(aligned(rows, text_columns=(0, 3, 4, 5, 6))))
+        typer.echo("\n".join(aligned(rows, (0, 3, 4, 5, 6), terminal_width())))
         typer.echo(
-            "(parameters of --size small with a vocabulary of 8,000; parallel: a sentence is "
+            "(params: parameters of --size small with a vocabulary of 8,000; parallel: a sentence is "
             "trained on\nat all its positions at once; source: what the decoder reads it from; "
             "path: steps between\ntarget words that are n apart)"
         )
@@ -56,14 +56,16 @@ def archs(
         f"training: {'all positions at once' if traits.parallel else 'one position at a time'}\n"
         f"the decoder reads the source from: {traits.reads}\n"
         f"path between target words n apart: {traits.path}\n"
-        f"decoding keeps, beside that: {traits.keeps}\n\noptions (-O key=value):"
+        f"decoding keeps, beside that: {traits.keeps}\n\noptions, with defaults (-O key=value):"
     )
-    rows, preset = [], resolve_options(arch.name, "small", {})
+    preset = resolve_options(arch.name, "small", {})
+    rows = []
     for option in describe(arch.options):
         default = getattr(preset, option.name)
         shown = str(default).lower() if option.type is bool else str(default)
-        rows.append([f"  {option.name}", option.values, shown, option.help])
-    typer.echo("\n".join(aligned([["  name", "values", "default", "what"], *rows], (0, 1, 2, 3))))
+        choice = "" if option.values in {"int", "float", "true|false"} else f" ({option.values})"
+        rows.append([f"{option.name}={shown}", f"{option.help}{choice.replace('|', ' | ')}"])
+    typer.echo("\n".join(aligned(rows, (0, 1), terminal_width())))
     typer.echo("\nsizes (--size):")
     for size, values in arch.sizes.items():
         shown = ", ".join(f"{key}={value}" for key, value in values.items() if size != "small")
@@ -74,8 +76,12 @@ def archs(
 
 def _parameters(arch: Architecture) -> str:
     """Count the parameters of the preset."""
+    import torch
+
     from nmt_cli.models import Vocabulary, parameter_count, resolve_options
+    from nmt_cli.models.base import Uninitialised
 
     options = resolve_options(arch.name, "small", {})
-    model = arch.build(options, Vocabulary(8000, 8000, True))
+    with Uninitialised(), torch.device("meta"):
+        model = arch.build(options, Vocabulary(8000, 8000, True))
     return f"{parameter_count(model) / 1e6:.1f} M"

@@ -103,9 +103,7 @@ register(
         name="hybrid",
         summary="layers of different mixers, named in a pattern",
         paper="Lieber et al. 2024, Jamba: A Hybrid Transformer-Mamba Language Model",
-        traits=Traits(
-            2024, parallel=True, path="1 by attention, else n", keeps="what its mixers keep"
-        ),
+        traits=Traits(2024, parallel=True, path="1 or n", keeps="what its mixers keep"),
         options=HybridOptions,
         build=build,
         recipe=STACK_RECIPE,
