@@ -403,13 +403,21 @@ class _Session:
             except Diverged as error:
                 progress, steps = self.trainer.progress, self.trainer.progress.step
                 if self.options.on_divergence == "stop":
-                    raise
+                    raise Diverged(f"{error}{self._what_remains()}") from None
                 if progress.rollbacks >= MOST_ROLLBACKS:
-                    raise Diverged(f"{error} (after {MOST_ROLLBACKS} rollbacks)") from None
+                    after = f" (after {MOST_ROLLBACKS} rollbacks)"
+                    raise Diverged(f"{error}{after}{self._what_remains()}") from None
                 tensors, values = self.folder.load_state()
                 self.trainer.roll_back(tensors, values["trainer"])
                 now = self.trainer.progress
                 yield RolledBack(now.step, steps + 1, str(error), now.lr_factor)
+
+    def _what_remains(self) -> str:
+        """Name the weights that can still be used."""
+        best = self.trainer.progress.best
+        if best is None:
+            return ""
+        return f". {self.folder.path} keeps its best weights (validation BLEU {best.bleu:.1f})"
 
     def _how_to_go_on(self, step: int) -> Note:
         if self.folder.is_beside():

@@ -432,8 +432,8 @@ class Trainer:
     def _diverged(self, error: Diverged) -> Diverged:
         return Diverged(
             f"training diverged at step {self.progress.step + 1}, learning rate {self._rate:.3g}: "
-            f"{error}; nothing was saved since the loss went wrong. Train anew with a lower --lr "
-            "(a tenth), a longer --warmup or a lower --clip-norm"
+            f"{error}; nothing was saved since the loss went wrong. Train anew (--overwrite) with "
+            "a lower --lr (a tenth), a longer --warmup or a lower --clip-norm"
             + (", or --precision fp32" if self.precision.name != "fp32" else "")
         )
 

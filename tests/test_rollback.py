@@ -57,6 +57,13 @@ def test_without_the_wish_it_stops(tmp_path, spoilt):
         train(tmp_path)
 
 
+def test_what_is_still_of_use_is_named(tmp_path, spoilt):
+    spoilt(17)
+    with pytest.raises(Diverged, match=rf"{tmp_path / 'R'} keeps its best weights"):
+        train(tmp_path, validate_every=5)
+    assert (tmp_path / "R" / "model.safetensors").is_file()
+
+
 def test_a_run_that_diverges_again_and_again_stops(tmp_path, spoilt):
     spoilt(10_000)
     with pytest.raises(Diverged, match=r"nan.*after 3 rollbacks"):
