@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from nmt_cli.corpus.info import Info
     from nmt_cli.evaluation import Cell, Report, SystemReport
 
-_PLAIN_EVERY_S = 10.0
+_PLAIN_EVERY_S, _PLAIN_SHARE = 10.0, 0.02
+"""Without a bar a line comes no sooner than this, in seconds and as a share of the time so far."""
 _NARROWEST = 14
 """Characters of a column below which its text is not wrapped."""
 _CONTROLS = dict.fromkeys([*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0)], "\ufffd")
@@ -96,8 +97,9 @@ class Bar:
         if self._shown and self._task is not None:
             self._shown.update(self._task, completed=self.done, extra=extra)
             return
-        if self._clock() - self._last_line >= _PLAIN_EVERY_S:
-            self._last_line = self._clock()
+        now = self._clock()
+        if now - self._last_line >= max(_PLAIN_EVERY_S, _PLAIN_SHARE * (now - self._began)):
+            self._last_line = now
             of = f"/{self._total}" if self._total else ""
             self._screen.note(f"{self._what} {self.done}{of}  {extra}{self._left()}".rstrip())
 

@@ -42,8 +42,8 @@ def archs(
             )
         typer.echo("\n".join(aligned(rows, (0, 3, 4, 5, 6), terminal_width())))
         typer.echo(
-            "(params: parameters of --size small with a vocabulary of 8,000; parallel: a sentence is "
-            "trained on\nat all its positions at once; source: what the decoder reads it from; "
+            "(params: parameters of --size small with a vocabulary of 8,000; parallel: a sentence "
+            "is trained on\nat all its positions at once; source: what the decoder reads it from; "
             "path: steps between\ntarget words that are n apart)"
         )
         return 0

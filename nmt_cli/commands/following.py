@@ -74,24 +74,32 @@ def follow(
     """Show the events of a run as they come; give the exit code."""
     watcher = _Watcher(screen, wants_attention=bool(trackers))
     events, code = _tracked(begin(watcher), trackers), 0
-    for event in events:
-        if isinstance(event, Note):
-            screen.note(event.text)
-        elif isinstance(event, Prepared):
-            watcher.arm()
-            with screen.progress("training", event.last_step) as bar:
-                bar.start_from(event.step)
-                stopped = _show_training(events, event.per_epoch, bar, screen)
-            raise_when_interrupted()
-            if stopped.interrupted:
-                code = watcher.code
-            else:
-                screen.note(
-                    f"stopped at step {stopped.step}: {stopped.reason}; translating the test split"
-                )
-        elif isinstance(event, Evaluated):
-            typer.echo(report_table(event.report))
-            screen.note(f'\nnext: echo "A sentence." | nmt translate -m {folder}')
+    is_testing = False
+    try:
+        for event in events:
+            if isinstance(event, Note):
+                screen.note(event.text)
+            elif isinstance(event, Prepared):
+                watcher.arm()
+                with screen.progress("training", event.last_step) as bar:
+                    bar.start_from(event.step)
+                    stopped = _show_training(events, event.per_epoch, bar, screen)
+                raise_when_interrupted()
+                if stopped.interrupted:
+                    code = watcher.code
+                else:
+                    is_testing = True
+                    screen.note(
+                        f"stopped at step {stopped.step}: {stopped.reason}; "
+                        "translating the test split"
+                    )
+            elif isinstance(event, Evaluated):
+                typer.echo(report_table(event.report))
+                screen.note(f'\nnext: echo "A sentence." | nmt translate -m {folder}')
+    except (KeyboardInterrupt, SystemExit):
+        if is_testing:
+            screen.note(f"the model is trained and saved; test it by `nmt train --resume {folder}`")
+        raise
     return code
 
 

@@ -1,0 +1,44 @@
+"""What a run says on the screen."""
+
+import signal
+
+import pytest
+
+from nmt_cli.commands.following import follow
+from nmt_cli.display import Bar, Screen
+from nmt_cli.experiment import Prepared
+from nmt_cli.training import Stopped
+
+
+@pytest.fixture
+def handlers():
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit(143)])
+def test_who_stops_the_final_test_is_told_how_to_make_it_up(tmp_path, capsys, handlers, ending):
+    def events(watcher):
+        yield Prepared(1, 1, 0)
+        yield Stopped(1, "the last step (1) is reached", False)
+        raise ending
+
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        follow(events, tmp_path / "R", Screen())
+    assert f"nmt train --resume {tmp_path / 'R'}" in capsys.readouterr().err
+
+
+def test_lines_of_progress_come_ever_more_rarely(capsys, monkeypatch):
+    clock = iter(range(0, 20_000))
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    bar = Bar(Screen(), "working", None, None)
+    for _ in range(9000):
+        bar.advance()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("working 10")
+    first, second, last = (int(line.split()[1]) for line in (lines[0], lines[1], lines[-1]))
+    assert second - first == 10
+    assert 9000 - last < 200 and len(lines) < 400
