@@ -321,6 +321,7 @@ def test_eval_of_runs_and_of_files(trained, tmp_path):
     assert form["systems"][2]["difference"] < 0
     assert (tmp_path / "e.csv").read_text().count("\n") == 1 + 3 * 4
     assert (tmp_path / "e.svg").stat().st_size > 5000
+    assert f"--plot: wrote {tmp_path / 'e.svg'}" in result.stderr.decode()
     assert (tmp_path / "saved" / "other.txt").read_bytes() == other.read_bytes()
 
 

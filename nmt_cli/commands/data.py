@@ -72,6 +72,7 @@ def info(
         one.leaked = {name: count_shared(one, other) for name, other in others}
     if plot:
         plot_lengths(found, plot)
+        screen.note(f"--plot: wrote {plot}")
     if json_file is not None:
         form = {"data": spec, "splits": {split: one.as_json() for split, one in found.items()}}
         text = json_text(form, indent=2) + "\n"
@@ -79,6 +80,7 @@ def info(
             typer.echo(text, nl=False)
             return 0
         write_whole(file, text)
+        screen.note(f"--json: wrote {file}")
     typer.echo("\n\n".join(info_text(split, one) for split, one in found.items()))
     return 0
 

@@ -193,12 +193,15 @@ def evaluate(
     systems += [_read_output(name, path, request) for name, path in files]
     report = judge(test, systems, bleu, names, split)
     _write(report, test, systems, json_file, csv_file, plot, save)
+    for option, place in {**outputs, "--save": save}.items():
+        if place is not None:
+            screen.note(f"{option}: wrote {place}")
     if "-" in {json_file, csv_file}:
         return 0
     typer.echo(report_table(report, ci))
     others = [name for name in names if name != "bleu"]
     if others:
-        typer.echo("\n" + metrics_table(report, others))
+        typer.echo(f"\n{', '.join(others)} in the same buckets\n" + metrics_table(report, others))
     if worst:
         typer.echo("\n" + _worst(test, systems, bleu_tokenize or "13a", worst))
     return 0
