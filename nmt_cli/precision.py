@@ -78,7 +78,7 @@ def choose_training_precision(
     if device.type == "cpu" and not cpu_has_bf16():
         return Precision("fp32", "this CPU has no native bf16")
     if device.type == "cpu" and bf16_pays_on_cpu:
-        return Precision("bf16", "this CPU has it natively, and it is faster for this architecture")
+        return Precision("bf16", "this CPU has it natively, and it was measured to be faster")
     return Precision("fp32", "nothing faster is sure to pay here")
 
 

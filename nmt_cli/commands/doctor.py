@@ -43,7 +43,7 @@ def doctor() -> int:
         ("cores", f"{_cores()} for this process; {torch.get_num_threads()} threads in training, "
                   f"{choose_workers(device)} workers in translating"),
         ("bf16 on CPU", "native" if cpu_has_bf16() else "not native, so fp32 is used"),
-        ("training", f"{training.name}: {training.reason} (by architecture on a CPU)"),
+        ("training", f"{training.name}: {training.reason}{_but(device, training.name)}"),
         ("translating", f"{translating.name}: {translating.reason}"),
         ("free disk", f"{shutil.disk_usage(where).free / 2**30:.1f} GiB in {where}"),
         ("fonts", _fonts()),
@@ -54,6 +54,16 @@ def doctor() -> int:
     width = max(len(name) for name, _ in rows)
     typer.echo("\n".join(f"{name.ljust(width)}  {found}" for name, found in rows))
     return 0
+
+
+def _but(device: object, precision: str) -> str:
+    """Say for which architectures bf16 does not pay on a CPU."""
+    from nmt_cli.models import architectures
+
+    if str(device) != "cpu" or precision != "bf16":
+        return ""
+    slow = [arch.name for arch in architectures() if not arch.bf16_on_cpu]
+    return f"; fp32 for {', '.join(slow)}"
 
 
 def _describe(device: object) -> str:
