@@ -52,6 +52,7 @@ from tests.conftest import write_pairs
         (("translate",), ["no finished run"]),
         (("translate", "-m", "nowhere"), ["nowhere", "no run here"]),
         (("translate", "missing.txt"), ["missing.txt"]),
+        (("translate", "The dog."), ["The dog.", "| nmt translate"]),
         (("translate", "--top-k", "3"), ["--sample"]),
         (("translate", "--sample", "--beam", "3"), ["--sample", "--beam"]),
         (("data", "make", "copy:train=5", "--train", "7"), ["train is given twice"]),

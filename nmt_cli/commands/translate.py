@@ -195,6 +195,10 @@ def translate(
     refuse_both("--batch-tokens", "--batch-sentences", bool(batch_tokens and batch_sentences))
     check_outputs({"--attention": attention, "-o": out}, files or [])
     for path in files or []:
+        if " " in path.name and not path.exists():
+            raise NmtError(
+                f'{path}: no such file; text goes in by a pipe: echo "..." | nmt translate'
+            )
         require_readable(path)
     if not files and sys.stdin is None:
         raise NmtError("stdin is closed; give files to translate, or pipe text in")
