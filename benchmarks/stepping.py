@@ -12,8 +12,9 @@ import torch
 from nmt_cli import models
 from nmt_cli.batches import Batch, BatchSize, HeldIds, IdPair, Position, TrainingBatches
 from nmt_cli.config import Config, DataConfig, End, TokenizerConfig, resolve_training
+from nmt_cli.events import Score, Step
 from nmt_cli.precision import Precision, PrecisionName, use_fast_kernels
-from nmt_cli.training import Score, Step, Trainer
+from nmt_cli.training import Trainer
 
 
 class Stepper:

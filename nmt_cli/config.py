@@ -21,8 +21,8 @@ from nmt_cli.errors import NmtError
 from nmt_cli.models import architecture, resolve_options
 from nmt_cli.precision import DeviceChoice, PrecisionChoice
 from nmt_cli.runs import RunFolder
+from nmt_cli.schedule import TrainingOptions
 from nmt_cli.tokenizer import Kind, Normalization, TextRule, require_symbols
-from nmt_cli.training import TrainingOptions
 
 DEFAULT_ARCH = "lstm-attn"
 MOST_HELD = 500_000

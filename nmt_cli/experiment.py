@@ -20,6 +20,7 @@ from nmt_cli.config import Config, resolve_training
 from nmt_cli.divergence import MOST_ROLLBACKS, Diverged
 from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.evaluation import Report, evaluate, make_sample, translate_sample
+from nmt_cli.events import Event, RolledBack, SaveDue, Score, Skipped, Step, Stopped, Validated
 from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.models import Seq2Seq, architecture, parameter_count
 from nmt_cli.models.options import parse
@@ -32,19 +33,8 @@ from nmt_cli.precision import (
 from nmt_cli.preparation import Preparation
 from nmt_cli.runs import RunFolder
 from nmt_cli.search import Hypothesis, SearchOptions
-from nmt_cli.training import (
-    LOSS_ROWS,
-    Event,
-    RolledBack,
-    SaveDue,
-    Score,
-    Skipped,
-    Step,
-    Stopped,
-    Trainer,
-    Validated,
-    target_hidden,
-)
+from nmt_cli.teacher_forcing import LOSS_ROWS, target_hidden
+from nmt_cli.training import Trainer
 from nmt_cli.translation import (
     Alignment,
     Output,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nmt_cli.errors import NmtError
+from nmt_cli.events import Step, Stopped, Validated
 from nmt_cli.experiment import Evaluated, Prepared, RunEvent, Sampled
 from nmt_cli.files import write_whole
 from nmt_cli.plots import attention_png, length_curve_png
-from nmt_cli.training import Step, Stopped, Validated
 
 PROJECT = "nmt"
 """The name under which hosted trackers gather runs."""

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,178 +21,13 @@ from nmt_cli.batches import Batch, Position, TrainingBatches
 from nmt_cli.compiling import compiled
 from nmt_cli.divergence import MOST_SKIPPED, Diverged, Health
 from nmt_cli.errors import is_out_of_memory
-from nmt_cli.loss import loss_and_gradient
+from nmt_cli.events import Event, SaveDue, Score, Skipped, Step, Stopped, Validated, Warned
 from nmt_cli.models.base import Seq2Seq
 from nmt_cli.precision import Precision, give_back_memory
+from nmt_cli.schedule import TrainingOptions, learning_rate
+from nmt_cli.teacher_forcing import backward, teacher_forced
 
-LOSS_ROWS = 1024
-"""Target positions projected to the vocabulary at once."""
 _SMALLEST_SCALE = 1.0
-
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """How to train. Times and intervals are in optimizer steps."""
-
-    lr: float
-    warmup: int
-    schedule: Literal["inverse-sqrt", "cosine", "constant"]
-    accumulate: int
-    label_smoothing: float
-    clip_norm: float
-    """Largest global norm of the gradients; 0 does not clip."""
-    weight_decay: float
-    betas: tuple[float, float]
-    validate_every: int
-    save_every: int
-    average: int | None
-    """The mean at the last so many validations is validated and kept; 0: the newest weights;
-    None: a running average over the steps."""
-    patience: int
-    """Validations without improvement before training stops; 0 never stops early."""
-    last_step: int | None
-    minutes: float | None
-    """Wall-clock bound on training, validations included."""
-    on_divergence: Literal["stop", "rollback"] = "stop"
-    """What follows on a loss that stays wrong."""
-
-
-class Score(NamedTuple):
-    """What a validation found; the better model has the higher BLEU, then the lower loss."""
-
-    bleu: float
-    loss: float
-
-    def beats(self, other: Score | None) -> bool:
-        """Compare with the best so far."""
-        return other is None or (self.bleu, -self.loss) > (other.bleu, -other.loss)
-
-
-class Step(NamedTuple):
-    """One optimizer step was taken."""
-
-    step: int
-    epoch: int
-    loss: float
-    """Cross-entropy with label smoothing, in nats per target token."""
-    lr: float
-    tokens_per_s: float
-    """Real target tokens per second."""
-
-
-class Skipped(NamedTuple):
-    """An optimizer step was left out, as its loss or gradients were of no use."""
-
-    step: int
-    epoch: int
-    lr: float
-    why: str
-    """With the batch that it was about."""
-
-
-class RolledBack(NamedTuple):
-    """Training goes on from an earlier state, past the batches read since, at a lower rate."""
-
-    step: int
-    """The step of that state."""
-    diverged_at: int
-    why: str
-    lr_factor: float
-    """What all rates are multiplied by from here on."""
-
-
-class Validated(NamedTuple):
-    """A validation is done."""
-
-    step: int
-    epoch: int
-    score: Score
-    best: bool
-    seconds: float
-
-
-class SaveDue(NamedTuple):
-    """It is time to write the resumable state."""
-
-    step: int
-
-
-class Warned(NamedTuple):
-    """Something the user should know."""
-
-    message: str
-
-
-class Stopped(NamedTuple):
-    """Training is over."""
-
-    step: int
-    reason: str
-    interrupted: bool
-    """Whether it was told to stop, so that the last weights are not validated."""
-
-
-Event = Step | Skipped | RolledBack | Validated | SaveDue | Warned | Stopped
-
-
-def learning_rate(step: int, options: TrainingOptions) -> float:
-    """Give the rate of a step, counted from 1."""
-    if step <= options.warmup:
-        return options.lr * step / options.warmup
-    if options.schedule == "constant":
-        return options.lr
-    if options.schedule == "inverse-sqrt":
-        return options.lr * math.sqrt(max(options.warmup, 1) / step)
-    assert options.last_step is not None
-    done = (step - options.warmup) / max(options.last_step - options.warmup, 1)
-    return options.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
-
-
-Forward = Callable[[Seq2Seq, Tensor, Tensor, Tensor], Tensor]
-
-
-def teacher_forced(model: Seq2Seq, src: Tensor, src_mask: Tensor, tgt: Tensor) -> Tensor:
-    """Read src (B, S) and tgt (B, T), BOS first: the hidden states (B, T, D) that predict."""
-    memory = model.encode(src, src_mask)
-    return model.decode(tgt, memory, model.start(memory)).hidden
-
-
-def target_hidden(
-    model: Seq2Seq, batch: Batch, forward: Forward = teacher_forced
-) -> tuple[Tensor, Tensor]:
-    """Run teacher forcing: hidden states (N, D) and targets (N,) of the real target positions."""
-    hidden = forward(model, batch.src, batch.src_mask, batch.tgt[:, :-1])
-    hidden = hidden.flatten(0, 1).index_select(0, batch.predicted)
-    return hidden, batch.tgt[:, 1:].flatten()[batch.predicted]
-
-
-def backward(
-    model: Seq2Seq,
-    batch: Batch,
-    smoothing: float,
-    scale: float | Tensor,
-    forward: Forward = teacher_forced,
-) -> Tensor:
-    """Add the gradients of one batch's summed loss, times scale, and give the loss (unscaled).
-
-    The projection to the vocabulary is done and differentiated a slice at a time, so that no
-    (tokens, vocabulary) tensor is ever held.
-    """
-    hidden, targets = target_hidden(model, batch, forward)
-    detached = hidden.detach()
-    gradients = torch.empty_like(detached)
-    total = torch.zeros((), device=hidden.device, dtype=torch.float32)
-    for begin in range(0, len(targets), LOSS_ROWS):
-        rows = slice(begin, begin + LOSS_ROWS)
-        part = detached[rows].requires_grad_()
-        logits = model.project(part)
-        loss, gradient = loss_and_gradient(logits.detach(), targets[rows], smoothing, scale)
-        logits.backward(gradient)
-        assert part.grad is not None
-        gradients[rows] = part.grad
-        total = total + loss
-    hidden.backward(gradients)
-    return total
 
 
 @dataclass

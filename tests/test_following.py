@@ -6,8 +6,8 @@ import pytest
 
 from nmt_cli.commands.following import follow
 from nmt_cli.display import Bar, Screen
+from nmt_cli.events import Stopped
 from nmt_cli.experiment import Prepared
-from nmt_cli.training import Stopped
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import torch
 from nmt_cli import training
 from nmt_cli.batches import Batch, collate, with_ends
 from nmt_cli.errors import NmtWarning
+from nmt_cli.events import Step, Warned
 from nmt_cli.models import Vocabulary, architecture
 from nmt_cli.precision import Precision
 from nmt_cli.search import SearchOptions, best_continuations
 from nmt_cli.tokenizer import EOS
-from nmt_cli.training import Step, Warned
 from nmt_cli.translation import Searcher, Task
 from tests.test_training import make_trainer, never
 

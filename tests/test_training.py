@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from nmt_cli.batches import BatchSize, HeldIds, Position, TrainingBatches, collate, with_ends
 from nmt_cli.divergence import MOST_SKIPPED, Diverged, Health
 from nmt_cli.errors import WorkFailed
+from nmt_cli.events import SaveDue, Score, Skipped, Step, Stopped, Validated
 from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.models import Vocabulary, architecture
 from nmt_cli.precision import (
@@ -19,20 +20,9 @@ from nmt_cli.precision import (
     choose_translation_precision,
     cpu_has_bf16,
 )
-from nmt_cli.training import (
-    SaveDue,
-    Score,
-    Skipped,
-    Step,
-    Stopped,
-    Trainer,
-    TrainingOptions,
-    Validated,
-    backward,
-    learning_rate,
-    target_hidden,
-    weights_of,
-)
+from nmt_cli.schedule import TrainingOptions, learning_rate
+from nmt_cli.teacher_forcing import backward, target_hidden
+from nmt_cli.training import Trainer, weights_of
 
 V = 29
 FP32 = Precision("fp32", "")
@@ -105,7 +95,7 @@ def test_the_loss_of_half_precision_is_computed_in_fp32():
 
 @pytest.mark.parametrize("arch", ["lstm", "lstm-attn", "transformer"])
 def test_gradients_by_slices_equal_those_at_once(monkeypatch, arch):
-    monkeypatch.setattr("nmt_cli.training.LOSS_ROWS", 3)
+    monkeypatch.setattr("nmt_cli.teacher_forcing.LOSS_ROWS", 3)
     kind = architecture(arch)
     tiny = kind.options(**{**kind.sizes["tiny"], "dropout": 0.0})
     model = kind.build(tiny, Vocabulary(V, V, True)).double()

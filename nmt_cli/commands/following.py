@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from nmt_cli.display import Bar, Screen, report_table
+from nmt_cli.events import RolledBack, Skipped, Step, Stopped, Validated, Warned
 from nmt_cli.experiment import Evaluated, Prepared, RunEvent, Sampled
 from nmt_cli.signals import raise_when_interrupted
-from nmt_cli.training import RolledBack, Skipped, Step, Stopped, Validated, Warned
 from nmt_cli.watching import Note, Watcher
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load, save
 
 from nmt_cli.batches import BatchSize, HeldIds, TrainingBatches, collate, with_ends
+from nmt_cli.events import Score, Step
 from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.models import (
     Seq2Seq,
@@ -21,9 +22,11 @@ from nmt_cli.models.base import Architecture
 from nmt_cli.models.ensemble import Ensemble
 from nmt_cli.models.options import describe, parse
 from nmt_cli.precision import Precision
+from nmt_cli.schedule import TrainingOptions
 from nmt_cli.search import SearchOptions, search
+from nmt_cli.teacher_forcing import target_hidden
 from nmt_cli.tokenizer import EOS
-from nmt_cli.training import Score, Step, Trainer, TrainingOptions, target_hidden
+from nmt_cli.training import Trainer
 
 SMALL = {
     "d_model": 16, "d_embed": 12, "heads": 2, "d_ffn": 24, "dropout": 0.0, "encoder_layers": 2,
