@@ -20,13 +20,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt_cli import __version__
+from nmt_cli import __version__, replacing
 from nmt_cli.corpus.preflight import Fingerprints
 from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.files import flush, json_text, write_whole
 from nmt_cli.locking import held
 from nmt_cli.models.base import Seq2Seq
 from nmt_cli.tokenizer import Normalization, TextRule, Tokenizer
+from nmt_cli.untrusted import as_safetensors, read_json, read_tensors, require_plain
 
 FORMAT = 1
 _NEEDED = {
@@ -52,11 +53,7 @@ _UNFINISHED = re.compile(
     r"(\.json|\.jsonl|\.model|\.safetensors)?|\.step-\d+\.part"
 )
 """What the trainer calls a file or a state that is not whole yet."""
-_BESIDE, _COMPLETE, _MOVING = ".nmt-new", ".nmt-complete", ".nmt-moving"
-"""Where a run that is to replace another stands: until it has weights; while the old one goes;
-while it moves up."""
 DEFAULT_ROOT = Path("checkpoints")
-_LARGEST_JSON = 16 << 20
 _DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 """Of weights."""
 
@@ -94,7 +91,7 @@ class RunFolder:
         if self.path.is_symlink() and not self.path.exists():
             raise NmtError(f"{self.path}: is a link to nothing; choose a folder with -o")
         with suppress(NmtError):
-            if self._is_ours(_read_json(self.path / "config.json")):
+            if self._is_ours(read_json(self.path / "config.json")):
                 return True
         for name in (*_OWN, "last"):
             if (self.path / name).exists():
@@ -141,7 +138,7 @@ class RunFolder:
     def _read_config(self) -> dict[str, Any]:
         path = self._files / "config.json"
         if not path.is_file():
-            if any(_is_folder(self.path / name) for name in (_COMPLETE, _MOVING)):
+            if replacing.is_cut_short(self.path):
                 raise NmtError(
                     f"{self.path}: the run is being replaced, or that was cut short; then `nmt "
                     f"train --resume {self.path}` finishes it"
@@ -150,7 +147,7 @@ class RunFolder:
                 f"{self.path}: no run here (no config.json); train one with `nmt train -o "
                 f"{self.path}`, or see `nmt runs`"
             )
-        config = _read_json(path)
+        config = read_json(path)
         if not isinstance(config, dict) or "format" not in config:
             raise NmtError(f"{path}: is not of a run of nmt, which has a 'format'")
         if config["format"] != FORMAT:
@@ -184,11 +181,11 @@ class RunFolder:
         """Remove what an earlier run left here, and nothing else."""
         for name in _OWN:
             (self.path / name).unlink(missing_ok=True)
-        _remove(self.path / "last")
+        replacing.remove(self.path / "last")
 
     def write_beside(self) -> None:
         """Leave the run that is here as it is until ``take_place``; write the new one beside it."""
-        self._files = self.path / _BESIDE
+        self._files = replacing.beside(self.path)
         self.discard_beside()
 
     def is_beside(self) -> bool:
@@ -197,7 +194,7 @@ class RunFolder:
 
     def discard_beside(self) -> None:
         """Remove a run that has not taken its place."""
-        _remove(self.path / _BESIDE)
+        replacing.remove(replacing.beside(self.path))
 
     def take_place(self) -> None:
         """Put the run written beside in the place of the old one.
@@ -207,8 +204,8 @@ class RunFolder:
         if not self.is_beside():
             return
         try:
-            self._files.rename(self.path / _COMPLETE)
-            self._settle()
+            replacing.decide(self.path)
+            replacing.finish(self.path, WEIGHTS, self.clear)
         except OSError as error:
             raise WorkFailed(f"{self.path}: cannot be replaced: {error.strerror}") from None
         self._files = self.path
@@ -258,25 +255,9 @@ class RunFolder:
         Raises:
             NmtError: if another process is at it.
         """
-        if any(_is_folder(self.path / name) for name in (_COMPLETE, _MOVING)):
+        if replacing.is_cut_short(self.path):
             with held(self.path):
-                self._settle()
-
-    def _settle(self) -> None:
-        self._move_up()
-        complete = self.path / _COMPLETE
-        if _is_folder(complete) and (complete / WEIGHTS).is_file():
-            self.clear()
-            complete.rename(self.path / _MOVING)
-            self._move_up()
-
-    def _move_up(self) -> None:
-        moving = self.path / _MOVING
-        if _is_folder(moving):
-            for entry in sorted(moving.iterdir(), key=lambda entry: entry.name == "config.json"):
-                entry.rename(self.path / entry.name)
-            moving.rmdir()
-            flush(self.path)
+                replacing.finish(self.path, WEIGHTS, self.clear)
 
     def write_tokenizers(self, src: Tokenizer, tgt: Tokenizer) -> None:
         """Write one sentencepiece model, or one a side."""
@@ -303,7 +284,7 @@ class RunFolder:
 
     def _tokenizer(self, name: str, rule: TextRule, side: str) -> Tokenizer:
         path, wanted = self._files / name, self.config()["vocab"][side]
-        _require_plain(path)
+        require_plain(path)
         try:
             found = Tokenizer(path.read_bytes(), rule)
             found.raw_pieces()  # a damaged one may hold what is no text
@@ -318,7 +299,7 @@ class RunFolder:
 
     def write_weights(self, weights: dict[str, Tensor]) -> None:
         """Replace ``model.safetensors``."""
-        write_whole(self._files / WEIGHTS, _serialise(weights))
+        write_whole(self._files / WEIGHTS, as_safetensors(weights))
 
     def load_weights(self, model: Seq2Seq) -> None:
         """Copy ``model.safetensors`` into a model of the same shape.
@@ -327,7 +308,7 @@ class RunFolder:
             NmtError: if the file is not there, is corrupt, or does not fit.
         """
         path = self._weights_path()
-        weights = _read_tensors(path)
+        weights = read_tensors(path)
         self._check_shapes({name: tuple(tensor.shape) for name, tensor in weights.items()}, model)
         for name, tensor in weights.items():
             if tensor.dtype not in _DTYPES:
@@ -383,14 +364,14 @@ class RunFolder:
     def write_fingerprints(self, fingerprints: Fingerprints) -> None:
         """Keep the hashes of the training pairs, so that later test sets can be checked."""
         tensor = torch.from_numpy(np.unique(fingerprints))
-        write_whole(self._files / "training-pairs.safetensors", _serialise({"pairs": tensor}))
+        write_whole(self._files / "training-pairs.safetensors", as_safetensors({"pairs": tensor}))
 
     def fingerprints(self) -> Fingerprints:
         """Read the hashes of the training pairs; none if they were not kept."""
         path = self._files / "training-pairs.safetensors"
         if not path.is_file():
             return np.array([], np.int64)
-        tensors = _read_tensors(path)
+        tensors = read_tensors(path)
         pairs = tensors.get("pairs")
         if pairs is None or pairs.dtype != torch.int64 or pairs.ndim != 1:
             raise NmtError(f"{path}: damaged: has no 'pairs', one row of 64-bit numbers")
@@ -411,7 +392,7 @@ class RunFolder:
         try:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            write_whole(partial / "state.safetensors", _serialise(tensors))
+            write_whole(partial / "state.safetensors", as_safetensors(tensors))
             write_whole(partial / "state.json", json.dumps(values) + "\n")
             best = self._files / WEIGHTS
             if best.is_file():
@@ -441,8 +422,8 @@ class RunFolder:
         folder = self._newest_state()
         if folder is None:
             raise NmtError(f"{self.path}: has no resumable state (last/LATEST); train it anew")
-        tensors = _read_tensors(folder / "state.safetensors")
-        values = _read_json(folder / "state.json")
+        tensors = read_tensors(folder / "state.safetensors")
+        values = read_json(folder / "state.json")
         best = folder / "best.safetensors"
         if not isinstance(values, dict):
             raise NmtError(f"{folder / 'state.json'}: damaged: is no table of values")
@@ -504,53 +485,6 @@ def _link_or_copy(source: Path, target: Path) -> None:
     except OSError:
         shutil.copyfile(source, target)
         flush(target)
-
-
-def _serialise(tensors: dict[str, Tensor]) -> bytes:
-    from safetensors.torch import save
-
-    return bytes(
-        save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-    )
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    _require_plain(path)
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise NmtError(f"{path}: cannot be read ({error})") from None
-
-
-def _read_json(path: Path) -> Any:
-    _require_plain(path)
-    try:
-        if path.stat().st_size > _LARGEST_JSON:
-            raise NmtError(f"{path}: has over {_LARGEST_JSON >> 20} MB, so it is of no run")
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise NmtError(f"{path}: cannot be read ({error})") from None
-
-
-def _require_plain(path: Path) -> None:
-    """Refuse what would not end, such as a named pipe."""
-    if path.exists() and not path.is_file():
-        raise NmtError(f"{path}: is no plain file")
-
-
-def _is_folder(path: Path) -> bool:
-    """Tell a folder from a link to one."""
-    return path.is_dir() and not path.is_symlink()
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder with all that is in it; of a link the link alone."""
-    if folder.is_symlink():
-        folder.unlink()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def same_vocabulary(tokenizers: Iterable[Tokenizer]) -> bool:
