@@ -18,6 +18,7 @@ from nmt_cli.errors import NmtError
 Row = Mapping[str, Any]
 _NESTED = "translation"
 _COMMON = (("src", "tgt"), ("source", "target"), ("src_text", "tgt_text"), ("input", "output"))
+COMMON_NAMES = frozenset(chain.from_iterable(_COMMON))
 _LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z0-9]{2,8})*", re.IGNORECASE)
 _BREAK = re.compile(r"[^\S\n]*\r?\n\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")

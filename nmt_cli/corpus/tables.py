@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.corpus.columns import Row, numbered, read_rows
+from nmt_cli.corpus.columns import COMMON_NAMES, Row, numbered, read_rows
 from nmt_cli.corpus.lines import OPENERS, is_blank, read_lines
 from nmt_cli.corpus.pairs import PairStream, Request
 from nmt_cli.errors import NmtError
@@ -68,14 +68,15 @@ def _again(first: str, lines: Iterable[str]) -> Iterator[str]:
 def _names(path: Path, fields: list[str], request: Request) -> tuple[list[str], bool]:
     """Name the columns, and tell whether the first row does.
 
-    It does unless columns are asked for by number and it has none of the languages.
+    It does unless columns are asked for by number and it has no language or common name.
     """
     asked = request.columns
     by_number = asked is not None and all(c.isdecimal() and c not in fields for c in asked)
-    languages = {request.src_lang, request.tgt_lang} - {None}
-    if by_number and not languages & {field.lower() for field in fields}:
-        return [str(n) for n in range(1, len(fields) + 1)], False
+    known = {request.src_lang, request.tgt_lang, *COMMON_NAMES}
+    is_header = not by_number or bool(known & {field.strip().lower() for field in fields})
     twice = sorted({name for name in fields if fields.count(name) > 1})
+    if by_number and (twice or not is_header):
+        return [str(n) for n in range(1, len(fields) + 1)], is_header
     if twice:
         raise NmtError(
             f"{path}:1: two columns are called {twice[0]!r}; give --columns by number, such as 1,2"

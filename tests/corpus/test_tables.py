@@ -142,6 +142,9 @@ def test_csv_by_semicolons_and_without_names(tmp_path):
     (tmp_path / "n.csv").write_text('"a, b",x\nc,y\n')
     by_number = Request("en", "fr", ("1", "2"))
     assert read(tmp_path / "n.csv", by_number).pairs == [Pair("a, b", "x"), Pair("c", "y")]
+    for header in ("Source,Target", "en,fr", "en,en"):  # names, whatever the columns are asked by
+        (tmp_path / "h.csv").write_text(f"{header}\na,b\n")
+        assert read(tmp_path / "h.csv", by_number).pairs == [Pair("a", "b")]
 
 
 @pytest.mark.parametrize(
