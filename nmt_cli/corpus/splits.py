@@ -82,7 +82,9 @@ def load_splits(
 def load_one(
     spec: str, request: Request, kinds: tuple[str, ...] = TEST, by_name: bool = False
 ) -> PairList:
-    """Read one list of pairs: the only part of a SPEC, or its first part of a kind.
+    """Read one list of pairs: the only part of a SPEC, or its part of a kind.
+
+    Of several the one of exactly that name is taken, else the first, with a note.
 
     Args:
         spec: the SPEC.
@@ -101,7 +103,13 @@ def load_one(
     names = corpus.named(kinds)
     if not names:
         raise NmtError(f"{spec}: no split {kinds[0]!r}; available: {', '.join(corpus.parts)}")
-    return corpus.read(names[0])
+    exact = [name for name in names if name in kinds]
+    chosen = [*exact, *names][0]
+    pairs = corpus.read(chosen)
+    if len(names) == 1 or exact:
+        return pairs
+    note = f"{kinds[0]} splits of {spec}: {', '.join(names)}; using {chosen}"
+    return pairs._replace(notes=(*pairs.notes, note))
 
 
 def hold_out(train: PairList, names: list[str]) -> tuple[PairList, dict[str, PairList]]:

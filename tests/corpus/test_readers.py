@@ -122,6 +122,11 @@ def test_a_folder_has_splits_in_any_format(tmp_path):
     assert [p.pairs[0].src for p in (splits.train, splits.valid, splits.test)] == ["a", "b", "c"]
     assert "test_2016, test_2017; using test_2016" in splits.notes[0]
     assert load_one(str(tmp_path), EN_FR, ("test_2017",)).pairs == [Pair("d", "w")]
+    one = load_one(str(tmp_path), EN_FR)
+    assert one.pairs == [Pair("c", "z")] and "using test_2016" in one.notes[0]
+    put(tmp_path / "test_20.tsv", "e\tv\n")
+    exact = load_one(str(tmp_path), EN_FR, ("test_20",), by_name=True)
+    assert exact.pairs == [Pair("e", "v")] and not exact.notes
 
 
 def test_a_missing_split_lists_what_there_is(tmp_path):
