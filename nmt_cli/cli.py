@@ -84,7 +84,6 @@ def run() -> int:
         _silence_stdout()  # that is how typer meets a reader that has gone
         return 0
     except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("interrupted\n")
         return signals.INTERRUPTED
     except OSError as error:
         _silence_stdout()

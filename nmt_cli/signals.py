@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -22,14 +22,24 @@ def end_at_once() -> None:
 
 def raise_when_interrupted() -> None:
     """From now on Ctrl-C raises KeyboardInterrupt and SIGTERM raises SystemExit."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _raise)
     signal.signal(signal.SIGTERM, _exit)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    sys.stderr.write("interrupted\n")
-    sys.stderr.flush()
+    _say()
     os._exit(INTERRUPTED)
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    _say()
+    raise KeyboardInterrupt
+
+
+def _say() -> None:
+    """Tell on stderr, not by ``sys.stderr``, which may be amid a line of its own."""
+    with suppress(OSError):
+        os.write(2, b"interrupted\n")
 
 
 def _exit(number: int, frame: FrameType | None) -> NoReturn:

@@ -559,6 +559,22 @@ def test_no_library_swallows_an_interrupt_before_the_work_begins(tmp_path):
     assert (result.returncode, result.stdout, result.stderr) == (130, b"", b"interrupted\n")
 
 
+def test_an_interrupt_while_translate_waits_for_text_is_no_crash(trained):
+    program = Path(sys.executable).with_name("nmt")
+    with subprocess.Popen(
+        [program, "translate", "-m", trained, "--workers", "1"], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdin and process.stdout and process.stderr
+        process.stdin.write(f"{SOURCES[0]}\n".encode())
+        process.stdin.flush()
+        assert process.stdout.readline().decode() == f"{PAIRS[0][1]}\n"
+        time.sleep(0.2)  # by now it reads on
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+        assert process.stderr.read() == b"interrupted\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["--separate-vocab", "--lowercase"])
 def test_a_run_begun_from_another_reads_text_as_that_one_does(tmp_path, option):

@@ -296,8 +296,8 @@ class _Judge:
     def _like_target(self, words: list[str], own: int) -> float:
         """Sum log P(word | target side) / P(word | source side)."""
         total = len(words) * math.log(self._totals[0] / self._totals[1])
-        for word in words:
+        for word, times in Counter(words).items():
             counts = [side.vocabulary[word] + 0.5 for side in self._sides]
-            counts[own] = max(counts[own] - words.count(word), 0.5)
-            total += math.log(counts[1] / counts[0])
+            counts[own] = max(counts[own] - times, 0.5)
+            total += times * math.log(counts[1] / counts[0])
         return total

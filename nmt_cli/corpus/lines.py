@@ -20,6 +20,7 @@ from nmt_cli.errors import NmtError
 
 EncodingErrors = Literal["strict", "replace"]
 
+_CHUNK = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
@@ -31,10 +32,55 @@ def _open_zst(path: Path, mode: str) -> IO[bytes]:
     return cast(IO[bytes], io.BufferedReader(stream))
 
 
+class _Streams(io.RawIOBase):
+    """Streams of bz2 or xz one after the other, with nothing but zeros between and after them.
+
+    The standard library takes a damaged one, from the second on, for the end of the file.
+    """
+
+    def __init__(self, path: Path, make: Callable[[], Any]) -> None:
+        self._file = path.open("rb")
+        self._make = make
+        self._stream = make()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = b""
+        while not data:
+            if self._stream.eof:
+                given = self._stream.unused_data.lstrip(b"\0")
+                while not given:
+                    if not (chunk := self._file.read(_CHUNK)):
+                        return 0
+                    given = chunk.lstrip(b"\0")
+                self._stream = self._make()
+            else:
+                given = self._file.read(_CHUNK) if self._stream.needs_input else b""
+                if self._stream.needs_input and not given:
+                    raise EOFError("it ends amid a stream")
+            data = self._stream.decompress(given, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _open_bz2(path: Path, mode: str) -> IO[bytes]:
+    return io.BufferedReader(_Streams(path, bz2.BZ2Decompressor))
+
+
+def _open_xz(path: Path, mode: str) -> IO[bytes]:
+    return io.BufferedReader(_Streams(path, lzma.LZMADecompressor))
+
+
 OPENERS: dict[str, Callable[..., Any]] = {
     ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
+    ".bz2": _open_bz2,
+    ".xz": _open_xz,
     ".zst": _open_zst,
 }
 """How a compressed file is opened, by suffix; several members one after the other are one."""

@@ -53,8 +53,10 @@ def _prompt(most: int) -> Iterator[list[bytes]]:
     size = min(most, _FIRST_PIPE_GROUP)
 
     def read() -> None:
-        for line in sys.stdin.buffer:
-            waiting.put(line)
+        # not by sys.stdin, whose lock the interpreter wants when it ends, be it amid a reading
+        with open(sys.stdin.fileno(), "rb", closefd=False) as stdin:
+            for line in stdin:
+                waiting.put(line)
         waiting.put(None)
 
     threading.Thread(target=read, daemon=True).start()

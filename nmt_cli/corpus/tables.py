@@ -14,6 +14,7 @@ from nmt_cli.corpus.lines import OPENERS, is_blank, read_lines
 from nmt_cli.corpus.pairs import PairStream, Request
 from nmt_cli.errors import NmtError
 
+_SHOWN = 40
 _LONGEST_FIELD = 1 << 24
 
 
@@ -137,12 +138,22 @@ def parse_json(place: str, text: str, first_line: int | None = None) -> Any:
         NmtError: for what is none, or is nested or has numbers beyond all measure.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_of_different_names)
     except json.JSONDecodeError as error:
         where = place if first_line is None else f"{place}:{first_line + error.lineno - 1}"
         raise NmtError(f"{where}:{error.colno}: is not JSON: {error.msg}") from None
     except (RecursionError, ValueError) as error:
         raise NmtError(f"{place}: is no JSON that can be read: {str(error)[:80]}") from None
+
+
+def _of_different_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object, of which no value hides another."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice[:_SHOWN]!r} stands twice in an object")
+    return made
 
 
 def _list_in(value: Any) -> list[Any] | None:
@@ -176,6 +187,9 @@ def read_parquet(path: Path, request: Request) -> PairStream:
     def rows() -> Iterator[Row]:
         try:
             with pyarrow.parquet.ParquetFile(path) as file:
+                names = file.schema_arrow.names
+                if twice := sorted({name for name in names if names.count(name) > 1}):
+                    raise NmtError(f"{path}: two columns are called {twice[0]!r}; rename one")
                 for batch in file.iter_batches():
                     yield from batch.to_pylist()
         except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:

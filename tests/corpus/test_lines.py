@@ -44,6 +44,13 @@ class TestCompressed:
         twice = compress(self.TEXT) + compress(self.TEXT)
         assert len(read(tmp_path, twice, "x.en" + suffix)) == 1000
 
+    def test_a_damaged_member_is_an_error_be_it_the_second(self, tmp_path, suffix, compress):
+        good = compress(self.TEXT)
+        for second in (b"\xff" + good[1:], good[:-20], b"something else"):
+            with pytest.raises(NmtError, match=r"x\.en.*truncated/corrupt"):
+                read(tmp_path, good + second, "x.en" + suffix)
+        assert len(read(tmp_path, good + b"\0" * 8, "x.en" + suffix)) == 500
+
     def test_a_file_that_is_cut_off_is_an_error(self, tmp_path, suffix, compress):
         with pytest.raises(NmtError, match=r"x\.en.*truncated/corrupt"):
             read(tmp_path, compress(self.TEXT)[:-20], "x.en" + suffix)

@@ -165,6 +165,7 @@ def test_csv_by_semicolons_and_without_names(tmp_path):
         ("a.json", "[" * 100_000, "a.json: is no JSON"),
         ("a.jsonl", '{"en": ' + "9" * 6000 + "}", "a.jsonl"),
         ("a.jsonl", '{"en": "\\ud800 a", "fr": "b"}\n', "half a surrogate"),
+        ("a.jsonl", '{"en": "a", "fr": "b", "en": "c"}\n', "'en' stands twice"),
         ("a.csv", "en,fr\ra,b\r", "end lines by line feeds"),
         ("a.parquet.gz", "", "unpack it"),
         ("a.parquet", "PAR1", "a.parquet: cannot be read as Parquet"),
@@ -222,3 +223,10 @@ def test_columns_are_refused_where_there_are_none(tmp_path, spec):
     paths = ",".join(str(tmp_path / name) for name in spec.split(","))
     with pytest.raises(NmtError, match="no columns"):
         read(paths, Request("en", "fr", ("1", "2")))
+
+
+def test_a_parquet_file_with_two_columns_of_one_name_is_refused(tmp_path):
+    table = pyarrow.table([["a"], ["b"], ["c"]], names=["en", "fr", "en"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(NmtError, match="two columns are called 'en'"):
+        list(read(tmp_path / "a.parquet").pairs)
