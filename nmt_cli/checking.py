@@ -1,11 +1,15 @@
-"""Whether values from a file are of the types that a dataclass declares."""
+"""Bounds of what a user may give, and whether values from a file are of the declared types."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import types
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+MANY = 10**9
+"""A bound on whole numbers: more is a slip of the hand, and no library would take it."""
+MOST_THREADS = 1024
+LARGEST_SEED = 2**63 - 1
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -34,10 +38,9 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def misfit(declared: type, values: dict[str, Any]) -> str | None:
-    """Name the first of some fields that a dataclass does not have, or that does not fit it."""
+    """Name the first of some fields that a class of fields does not have, or that does not fit."""
     hints = get_type_hints(declared)
-    known = {field.name for field in dataclasses.fields(declared)}
     for name, value in values.items():
-        if name not in known or not fits(value, hints[name]):
+        if name not in hints or not fits(value, hints[name]):
             return name
     return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from nmt_cli.batches import BatchSize
-from nmt_cli.checking import misfit
+from nmt_cli.checking import LARGEST_SEED, MANY, MOST_THREADS, misfit
 from nmt_cli.corpus.lines import EncodingErrors
 from nmt_cli.corpus.pairs import Request
 from nmt_cli.corpus.preflight import Limits
@@ -32,6 +32,10 @@ _AT_LEAST_ONE = {
     "threads", "validate_every",
 }  # fmt: skip
 """Fields of a config that are counts; no other number is negative."""
+_AT_MOST = {
+    "seed": LARGEST_SEED, "threads": MOST_THREADS, "label_smoothing": 0.99, "subword_sampling": 1,
+}  # fmt: skip
+"""The largest values of some; no other number is above ``MANY``."""
 _GENERATED_DROPOUT = 0.0
 _GENERATED_SMOOTHING = 0.0
 
@@ -221,7 +225,8 @@ class Config:
         for _, values in (*parts.values(), (TrainingOptions, self.training)):
             for field, value in values.items():
                 smallest = 1 if field in _AT_LEAST_ONE else 0
-                if isinstance(value, int | float) and value < smallest:
+                most = _AT_MOST.get(field, MANY)
+                if isinstance(value, int | float) and not smallest <= value <= most:
                     return field
         return None
 
@@ -320,7 +325,7 @@ def resolve(asked: Asked) -> Config:
     parent = RunFolder(Path(init)).config() if init is not None else None
     if parent is not None:
         arch = parent["arch"]
-        tokenizer = Config.from_json(parent["request"]).tokenizer
+        tokenizer = Config.from_json(parent["request"], f"{init}/config.json").tokenizer
         inherited = parent["request"]["training"]
         rates = {name: inherited[name] for name in ("lr", "warmup") if name in inherited}
     else:

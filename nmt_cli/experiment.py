@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import math
 import platform
 import time
@@ -107,7 +109,9 @@ def start(
     yield from session.data.learn_tokenizers()
     yield from session.build()
     if config.init is not None:
-        yield from _start_from(RunFolder(Path(config.init)), config, session.model)
+        parent = RunFolder(Path(config.init))
+        yield from _start_from(parent, config, session.model)
+        session.learnt_before = parent.fingerprints()
     with folder.held():
         if _replaces(folder, overwrite):  # another may have come and gone since
             folder.write_beside()
@@ -167,7 +171,7 @@ def resume(
     Raises:
         NmtError: if there is nothing to go on from, or the data has changed.
     """
-    config = Config.from_json(folder.config()["request"])
+    config = _stored_config(folder)
     if not folder.can_be_resumed():
         raise NmtError(
             f"{folder.path}: has no resumable state (last/LATEST); train it anew, with --overwrite"
@@ -190,8 +194,28 @@ def _resume(folder: RunFolder, config: Config, watcher: Watcher) -> Iterator[Run
             "so it cannot go on as if it had never stopped; train anew with -o"
         )
     yield from session.build()
+    if folder.config()["vocab"] != session.vocab._asdict():
+        raise NmtError(f"{folder.path / 'config.json'}: damaged: vocab is not the tokenizer's")
     yield from session.restore()
     yield from session.train()
+
+
+def _stored_config(folder: RunFolder) -> Config:
+    """Read what a run was asked to do, and compare it with what it says that it is."""
+    path, stored = folder.path / "config.json", folder.config()
+    config = Config.from_json(stored["request"], str(path))
+    tokenizer = json.loads(json.dumps(dataclasses.asdict(config.tokenizer)))
+    for name, asked in (
+        ("arch", config.arch),
+        ("options", config.options),
+        ("tokenizer", tokenizer),
+    ):
+        if stored[name] != asked:
+            raise NmtError(
+                f"{path}: damaged: its {name} is not that of its request, so what is trained would "
+                "not be what is tested; put the run's own config.json back"
+            )
+    return config
 
 
 class _Session:
@@ -211,6 +235,8 @@ class _Session:
             torch.set_num_threads(config.threads)
         use_fast_kernels(self.device)
         self.log_size = 0
+        self.learnt_before = np.array([], np.int64)
+        """Fingerprints of what the parent learnt from, and so this run, too."""
         self.samples: list[Sampled] = []
 
     def read_data(self) -> Iterator[RunEvent]:
@@ -305,6 +331,7 @@ class _Session:
         self.folder.write_config(
             {
                 "nmt": __version__,
+                "id": self._mark(),
                 "arch": config.arch,
                 "options": config.options,
                 "parameters": parameter_count(self.model),
@@ -330,10 +357,18 @@ class _Session:
             }
         )
         self.folder.write_tokenizers(*self.data.tokenizers)
-        known = self.data.known
-        if config.init is not None:  # what the parent learnt from, this run has learnt from, too
-            known = np.union1d(known, RunFolder(Path(config.init)).fingerprints())
-        self.folder.write_fingerprints(known)
+        self.folder.write_fingerprints(np.union1d(self.data.known, self.learnt_before))
+
+    def _mark(self) -> str:
+        """Give what tells this run from others: a hash of all that decides its weights.
+
+        When it ends, and on which device, may be given anew.
+        """
+        asked = self.config.as_json()
+        for name in ("end", "device", "threads"):
+            del asked[name]
+        text = json.dumps([asked, self.data.data_hash()], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def restore(self) -> Iterator[RunEvent]:
         tensors, values = self.folder.load_state()
@@ -360,7 +395,8 @@ class _Session:
         before = self.folder.config()["training"].get("last_step")
         if self.options.schedule == "cosine" and self.options.last_step != before:
             yield Note(f"the cosine schedule is planned anew, to end at {self.options.last_step}")
-        self.folder.truncate_log(self.log_size)
+        if self.folder.truncate_log(self.log_size):
+            yield Note(f"warning: {self.folder.log_path}: has lost lines since the state was saved")
         self.folder.update_config(
             finished=None,
             training=dataclasses.asdict(self.options),

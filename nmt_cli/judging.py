@@ -126,7 +126,9 @@ def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
     from nmt_cli.config import Config
     from nmt_cli.corpus.splits import load_splits
 
-    configs = [Config.from_json(run.config()["request"]) for run in runs]
+    configs = [
+        Config.from_json(run.config()["request"], str(run.path / "config.json")) for run in runs
+    ]
     names = [c.data.test or f"test of {c.data.spec}" for c in configs]
     tests = {
         (run.config()["src_lang"], run.config().get("test_hash") or name)

@@ -27,7 +27,7 @@ from nmt_cli.files import flush, json_text, write_whole
 from nmt_cli.locking import held
 from nmt_cli.models.base import Seq2Seq
 from nmt_cli.tokenizer import Normalization, TextRule, Tokenizer
-from nmt_cli.untrusted import as_safetensors, read_json, read_tensors, require_plain
+from nmt_cli.untrusted import as_safetensors, read_bytes, read_json, read_tensors, run_of
 
 FORMAT = 1
 _NEEDED = {
@@ -54,6 +54,7 @@ _UNFINISHED = re.compile(
 )
 """What the trainer calls a file or a state that is not whole yet."""
 DEFAULT_ROOT = Path("checkpoints")
+_STATE = re.compile(r"step-[0-9]{1,12}")
 _DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 """Of weights."""
 
@@ -112,9 +113,11 @@ class RunFolder:
 
     def steps(self) -> int:
         """Give the steps taken until the end or, of a run in training, until its last save."""
-        newest = self._newest_state()
-        saved = newest.name.removeprefix("step-") if newest else ""
-        return max(self.config()["step"], int(saved) if saved.isdecimal() else 0)
+        saved = 0
+        with suppress(NmtError):
+            if newest := self._newest_state():
+                saved = int(newest.name.removeprefix("step-"))
+        return max(self.config()["step"], saved)
 
     def size(self) -> int:
         """Give its bytes on disk; a file that stands there twice by a link counts once."""
@@ -284,11 +287,11 @@ class RunFolder:
 
     def _tokenizer(self, name: str, rule: TextRule, side: str) -> Tokenizer:
         path, wanted = self._files / name, self.config()["vocab"][side]
-        require_plain(path)
+        model = read_bytes(path)
         try:
-            found = Tokenizer(path.read_bytes(), rule)
+            found = Tokenizer(model, rule)
             found.raw_pieces()  # a damaged one may hold what is no text
-        except (OSError, RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError) as error:
             raise NmtError(f"{path}: not a readable sentencepiece model ({error})") from None
         if len(found) != wanted:
             raise NmtError(
@@ -299,7 +302,7 @@ class RunFolder:
 
     def write_weights(self, weights: dict[str, Tensor]) -> None:
         """Replace ``model.safetensors``."""
-        write_whole(self._files / WEIGHTS, as_safetensors(weights))
+        write_whole(self._files / WEIGHTS, as_safetensors(weights, self.config().get("id")))
 
     def load_weights(self, model: Seq2Seq) -> None:
         """Copy ``model.safetensors`` into a model of the same shape.
@@ -308,12 +311,13 @@ class RunFolder:
             NmtError: if the file is not there, is corrupt, or does not fit.
         """
         path = self._weights_path()
+        self._require_own(path)
         weights = read_tensors(path)
         self._check_shapes({name: tuple(tensor.shape) for name, tensor in weights.items()}, model)
         for name, tensor in weights.items():
             if tensor.dtype not in _DTYPES:
                 raise NmtError(f"{path}: {name} is of type {tensor.dtype}, which no weights are")
-            if not tensor.isfinite().all():
+            if not tensor.to(torch.float32).isfinite().all():
                 raise NmtError(
                     f"{path}: {name} holds a number that is not finite (nan or inf), so nothing "
                     "can be translated with it; take another run"
@@ -364,13 +368,17 @@ class RunFolder:
     def write_fingerprints(self, fingerprints: Fingerprints) -> None:
         """Keep the hashes of the training pairs, so that later test sets can be checked."""
         tensor = torch.from_numpy(np.unique(fingerprints))
-        write_whole(self._files / "training-pairs.safetensors", as_safetensors({"pairs": tensor}))
+        write_whole(
+            self._files / "training-pairs.safetensors",
+            as_safetensors({"pairs": tensor}, self.config().get("id")),
+        )
 
     def fingerprints(self) -> Fingerprints:
         """Read the hashes of the training pairs; none if they were not kept."""
         path = self._files / "training-pairs.safetensors"
         if not path.is_file():
             return np.array([], np.int64)
+        self._require_own(path)
         tensors = read_tensors(path)
         pairs = tensors.get("pairs")
         if pairs is None or pairs.dtype != torch.int64 or pairs.ndim != 1:
@@ -392,7 +400,8 @@ class RunFolder:
         try:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            write_whole(partial / "state.safetensors", as_safetensors(tensors))
+            whole = as_safetensors(tensors, self.config().get("id"))
+            write_whole(partial / "state.safetensors", whole)
             write_whole(partial / "state.json", json.dumps(values) + "\n")
             best = self._files / WEIGHTS
             if best.is_file():
@@ -422,26 +431,47 @@ class RunFolder:
         folder = self._newest_state()
         if folder is None:
             raise NmtError(f"{self.path}: has no resumable state (last/LATEST); train it anew")
+        self._require_own(folder / "state.safetensors")
         tensors = read_tensors(folder / "state.safetensors")
         values = read_json(folder / "state.json")
         best = folder / "best.safetensors"
         if not isinstance(values, dict):
             raise NmtError(f"{folder / 'state.json'}: damaged: is no table of values")
         if best.is_file():
+            self._require_own(best)
             write_whole(self._files / WEIGHTS, best.read_bytes())
         return tensors, values
+
+    def _require_own(self, path: Path) -> None:
+        """Refuse tensors that another run has written; those of an older nmt do not say."""
+        own, found = self.config().get("id"), run_of(path)
+        if own and found and own != found:
+            raise NmtError(f"{path}: is of another run than config.json; put the run's own back")
 
     def _newest_state(self) -> Path | None:
         latest = self._files / "last" / "LATEST"
         if not latest.is_file():
             return None
-        name = latest.read_text(encoding="utf-8", errors="replace").strip()
-        return self._files / "last" / Path(name).name
+        name = read_bytes(latest, most=100).decode("utf-8", "replace").strip()
+        if not _STATE.fullmatch(name):
+            raise NmtError(f"{latest}: damaged: names no state, such as step-1")
+        return self._files / "last" / name
 
-    def truncate_log(self, size: int) -> None:
-        """Drop log lines written after the state that is resumed from."""
-        if self.log_path.is_file():
-            os.truncate(self.log_path, min(size, self.log_path.stat().st_size))
+    def truncate_log(self, size: int) -> bool:
+        """Drop log lines written after the state that is resumed from, or torn; tell of lost ones.
+
+        Args:
+            size: of the log when the state was saved, in bytes.
+        """
+        if not self.log_path.is_file():
+            return size > 0
+        found = self.log_path.stat().st_size
+        if found < size:
+            size = self.log_path.read_bytes().rfind(b"\n") + 1
+            os.truncate(self.log_path, size)
+            return True
+        os.truncate(self.log_path, size)
+        return False
 
     def append_log(self, record: dict[str, Any]) -> int:
         """Add a line to the log and give the log's size in bytes."""

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from nmt_cli.averaging import Weights, make_average
 from nmt_cli.batches import Batch, Position, TrainingBatches
+from nmt_cli.checking import MANY, misfit
 from nmt_cli.compiling import compiled
-from nmt_cli.divergence import MOST_SKIPPED, Diverged, Health
+from nmt_cli.divergence import MOST_ROLLBACKS, MOST_SKIPPED, Diverged, Health
 from nmt_cli.errors import is_out_of_memory
 from nmt_cli.events import Event, SaveDue, Score, Skipped, Step, Stopped, Validated, Warned
 from nmt_cli.models.base import Seq2Seq
@@ -44,6 +45,27 @@ class Progress:
     parts: int = 1
     """In which a batch is read, as there is no memory for it at once."""
     seconds: float = 0.0
+
+    def require_possible(self) -> None:
+        """Refuse values that no training can come to.
+
+        Raises:
+            ValueError: naming one.
+        """
+        best = self.best._asdict() if self.best else {}
+        for declared, values in (
+            (Progress, vars(self)),
+            (Health, vars(self.health)),
+            (Position, self.position._asdict()),
+            (Score, best),
+        ):
+            if wrong := misfit(declared, values):
+                raise ValueError(f"{wrong} is {values[wrong]!r}")
+            for name, value in values.items():
+                most = MOST_ROLLBACKS if name == "rollbacks" else MANY
+                least = -math.inf if name == "mean" else 1 if name == "parts" else 0
+                if isinstance(value, int | float) and not least <= value <= most:
+                    raise ValueError(f"{name} is {value!r}")
 
     @property
     def lr_factor(self) -> float:
@@ -329,7 +351,22 @@ class Trainer:
         return tensors, values
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Put back what ``state`` gave."""
+        """Put back what ``state`` gave.
+
+        Raises:
+            ValueError: if it is not that; other errors, such as KeyError, too.
+        """
+        progress = Progress(
+            step=values["step"],
+            position=Position(*values["position"]),
+            best=Score(*values["best"]) if values["best"] else None,
+            stale=values["stale"],
+            health=Health(**values["health"]),
+            rollbacks=values["rollbacks"],
+            parts=values["parts"],
+            seconds=values["seconds"],
+        )
+        progress.require_possible()
         groups: dict[str, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             kind, _, rest = name.partition(".")
@@ -350,16 +387,7 @@ class Trainer:
             self.scaler = torch.amp.GradScaler(self._device.type, enabled=False)
         if values["scaler"]:
             self.scaler.load_state_dict(values["scaler"])
-        self.progress = Progress(
-            step=values["step"],
-            position=Position(*values["position"]),
-            best=Score(*values["best"]) if values["best"] else None,
-            stale=values["stale"],
-            health=Health(**values["health"]),
-            rollbacks=values["rollbacks"],
-            parts=values["parts"],
-            seconds=values["seconds"],
-        )
+        self.progress = progress
 
     def _forget_gradients(self) -> None:
         """Begin a step anew; the scaler, too, must not think that it has seen these gradients."""

@@ -11,15 +11,37 @@ from torch import Tensor
 from nmt_cli.errors import NmtError
 
 _LARGEST_JSON = 16 << 20
+_LARGEST_MODEL = 64 << 20
+"""Of a tokenizer; one of a million entries has about 20 MB."""
 
 
-def as_safetensors(tensors: dict[str, Tensor]) -> bytes:
-    """Give tensors as the bytes of a file that holds numbers and nothing else."""
+def as_safetensors(tensors: dict[str, Tensor], run: str | None = None) -> bytes:
+    """Give tensors as the bytes of a file that holds numbers and nothing else.
+
+    Args:
+        tensors: by name.
+        run: the mark of the run that they are of.
+    """
     from safetensors.torch import save
 
-    return bytes(
-        save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-    )
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return bytes(save(plain, {"run": run} if run else None))
+
+
+def run_of(path: Path) -> str | None:
+    """Read the mark of the run that such a file is of, if it has one.
+
+    Raises:
+        NmtError: if it is damaged or no file.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    require_plain(path)
+    try:
+        with safe_open(path, "pt") as file:
+            return (file.metadata() or {}).get("run")
+    except (OSError, SafetensorError) as error:
+        raise NmtError(f"{path}: cannot be read ({error})") from None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -44,13 +66,27 @@ def read_json(path: Path) -> Any:
     Raises:
         NmtError: if it is too large, damaged or no file.
     """
+    try:
+        return json.loads(read_bytes(path, _LARGEST_JSON).decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise NmtError(f"{path}: cannot be read ({error})") from None
+
+
+def read_bytes(path: Path, most: int = _LARGEST_MODEL) -> bytes:
+    """Read a file, unless it has more than so many bytes.
+
+    Raises:
+        NmtError: if it has more, or is no file.
+    """
     require_plain(path)
     try:
-        if path.stat().st_size > _LARGEST_JSON:
-            raise NmtError(f"{path}: has over {_LARGEST_JSON >> 20} MB, so it is of no run")
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise NmtError(f"{path}: cannot be read ({error})") from None
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise NmtError(f"{path}: cannot be read ({error.strerror or error})") from None
+    if len(data) > most:
+        raise NmtError(f"{path}: has over {most:,} bytes, more than any that nmt writes")
+    return data
 
 
 def require_plain(path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from nmt_cli.checking import MANY
 from nmt_cli.commands.options import (
-    MANY,
     Columns,
     Encoding,
     EncodingErrors,

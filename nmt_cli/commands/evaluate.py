@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmt_cli.checking import MANY
 from nmt_cli.commands import completing
 from nmt_cli.commands.options import (
-    MANY,
     Beam,
     Columns,
     Device,

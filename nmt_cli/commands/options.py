@@ -48,13 +48,9 @@ class EncodingErrors(str, Enum):
     replace = "replace"  # type: ignore[assignment]  # hides str.replace, which nobody calls
 
 
-MANY = 10**9
-"""A bound on whole numbers: more is a slip of the hand, and no library would take it."""
-MOST_THREADS = 1024
 MOST_WORKERS = 64
 MOST_BEAMS = 1000
 MOST_TOKENS = 100_000
-LARGEST_SEED = 2**63 - 1
 
 
 def finite(value: float | None) -> float | None:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nmt_cli.checking import LARGEST_SEED, MANY, MOST_THREADS
 from nmt_cli.commands import completing
 from nmt_cli.commands.configuring import as_toml, take_from_file
 from nmt_cli.commands.options import (
-    LARGEST_SEED,
-    MANY,
-    MOST_THREADS,
     Columns,
     Device,
     DeviceOption,

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmt_cli.checking import LARGEST_SEED, MANY
 from nmt_cli.commands import completing
 from nmt_cli.commands.options import (
-    LARGEST_SEED,
-    MANY,
     MOST_BEAMS,
     MOST_TOKENS,
     MOST_WORKERS,

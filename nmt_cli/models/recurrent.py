@@ -469,7 +469,7 @@ def _register(
             traits=traits._replace(year=2015),
             options=AttentionOptions,
             build=partial(build_attentional, cell=cell),
-            recipe=Recipe(lr=rate, warmup=300, batch_tokens=1024, generated_epochs=4.5),
+            recipe=Recipe(lr=rate, warmup=300, batch_tokens=1024, generated_epochs=5),
             sizes=_SIZES,
             bf16_on_cpu=cell is LSTM,
             variants=(*_FEW, *(_MORE_ATTENTION if every else _SOME_ATTENTION)),
