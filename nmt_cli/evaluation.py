@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -78,6 +79,20 @@ class SystemOutput(NamedTuple):
     """None for a file that was only read."""
     cut: int = 0
     """Sources of which only the beginning was read, as they have more tokens than a model takes."""
+    failed: int = 0
+    """Sources without a translation, as the model's numbers were not finite."""
+
+    def faults(self) -> list[str]:
+        """Say what the reader of the scores should know."""
+        said = []
+        if self.cut:
+            said.append(f"{self.cut} sources were cut to as many tokens as are read")
+        if self.failed:
+            said.append(
+                f"{self.failed} sources have no translation, as the model's numbers are not "
+                "finite; try --precision fp32, or an earlier run"
+            )
+        return said
 
 
 @dataclass(frozen=True)
@@ -208,7 +223,9 @@ def translate_sample(
     results = translator.translate(test.sources, options, _BATCH, on_done=on_done)
     seconds = time.perf_counter() - began
     cut = sum(result.cut_from is not None for result in results)
-    return SystemOutput(name, [[result.outputs[0].text for result in results]], seconds, cut)
+    failed = sum(result.outputs[0].score == -math.inf for result in results)
+    written = [result.outputs[0].text for result in results]
+    return SystemOutput(name, [written], seconds, cut, failed)
 
 
 def check_metrics(names: Iterable[str]) -> None:

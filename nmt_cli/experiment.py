@@ -101,6 +101,7 @@ def start(
         NmtError: for bad input, or a folder that holds a run already.
         WorkFailed: if training diverges or the disk is full.
     """
+    folder.require_place()
     folder.settle()
     _replaces(folder, overwrite)
     resolve_training(config, per_epoch=1)  # refuses what cannot go together, before the data
@@ -526,8 +527,8 @@ class _Session:
             output = translate_sample(
                 self.folder.name, translator, test, SearchOptions(), on_done=advance
             )
-        if output.cut:
-            yield Note(f"warning: {output.cut} sources were cut to as many tokens as are read")
+        for fault in output.faults():
+            yield Note(f"warning: {fault}")
         report = evaluate(test, [output], self._bleu())
         write_whole(self.folder.path / "eval.json", json_text(report.as_json(), indent=2) + "\n")
         self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)

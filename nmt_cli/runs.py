@@ -81,6 +81,18 @@ class RunFolder:
         """List the files that a run has here, beside its resumable state."""
         return [self.path / name for name in _OWN]
 
+    def require_place(self) -> None:
+        """Refuse a folder that could not be made.
+
+        Raises:
+            NmtError: if it would be within a file.
+        """
+        for parent in self.path.absolute().parents:
+            if parent.exists():
+                if not parent.is_dir():
+                    raise NmtError(f"{self.path}: {parent} is a file; choose another folder by -o")
+                return
+
     def exists(self) -> bool:
         """Tell whether a run is here.
 

@@ -10,7 +10,7 @@ import torch
 
 from nmt_cli.batches import Batch, BatchSize, collate, cut, with_ends
 from nmt_cli.corpus.pairs import Pair
-from nmt_cli.errors import NmtError
+from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.evaluation import Sample
 from nmt_cli.metrics import bucket_index
 from nmt_cli.models import Seq2Seq
@@ -56,6 +56,7 @@ def score_pairs(
     Raises:
         NmtError: for a pair that is longer than a model with learnt positions can read, or than
             is read of a source when translating.
+        WorkFailed: if the model overflows.
     """
     src = translator.src_tokenizer.encode_all(pair.src for pair in pairs)
     tgt = translator.tgt_tokenizer.encode_all(pair.tgt for pair in pairs)
@@ -75,6 +76,11 @@ def score_pairs(
         with translator.precision.autocast(device):
             scores = log_probs(translator.model, batch)
         for i, score in zip(group, scores, strict=True):
+            if not math.isfinite(score):
+                raise WorkFailed(
+                    f"pair {i + 1}: log P is {score}, as the model's numbers are not finite; try "
+                    "--precision fp32, or an earlier run"
+                )
             found[i] = Likelihood(score, len(ids[i].tgt) - 1)
         if on_done:
             on_done(len(group))

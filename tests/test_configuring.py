@@ -47,6 +47,36 @@ def test_the_command_line_wins_over_the_file_key_by_key(folder):
     assert printed(folder, "--config", "all.toml").splitlines() == lines
 
 
+def test_it_wins_also_where_options_stand_for_one_another(folder):
+    more = "dropout = 0.3\nbatch_tokens = 500\n"
+    (folder / "more.toml").write_text(more + SETTINGS)
+    (folder / "all.toml").write_text(printed(folder, "--config", "more.toml"))
+    assert "dropout = 0.3" in (folder / "all.toml").read_text().splitlines()
+    for file in ("more.toml", "all.toml"):
+        given = ("--config", file, "-O", "dropout=0.1", "--batch-sentences", 3, "--size", "base")
+        lines = printed(folder, *given).splitlines()
+        assert "dropout = 0.1" in lines and "d_model = 1024" in lines
+        assert "batch_sentences = 3" in lines and "batch_tokens = 500" not in lines
+        assert 'attention = "luong-dot"' in lines  # which no size sets
+
+
+def test_where_a_run_is_written_and_followed_is_printed_too(folder):
+    args = ("--config", "run.toml", "-o", "R", "--tensorboard", "--tracker", "wandb")
+    (folder / "all.toml").write_text(printed(folder, *args))
+    lines = printed(folder, "--config", "all.toml").splitlines()
+    assert {'out = "R"', "tensorboard = true", 'tracker = "wandb"'} <= set(lines)
+
+
+@pytest.mark.slow
+def test_a_run_from_the_weights_of_another_is_made_again_from_its_config(folder):
+    args = ("-a", "transformer", "--steps", 1, "-d", "pairs", "-s", "en", "-t", "fr")
+    text(nmt("train", *args, "--size", "tiny", "-o", "one", cwd=folder))
+    text(nmt("train", "--init", "one", *args, "-o", "two", cwd=folder))
+    text(nmt("train", "--config", "two/config.json", "-o", "three", cwd=folder))
+    two, three = (folder / name / "model.safetensors" for name in ("two", "three"))
+    assert two.read_bytes() == three.read_bytes()
+
+
 @pytest.mark.slow
 def test_a_run_is_made_again_from_its_own_config(folder):
     text(nmt("train", "--config", "run.toml", "-o", "one", cwd=folder))
@@ -71,7 +101,10 @@ def test_a_run_is_made_again_from_its_own_config(folder):
         ("lowercase = 1", ["run.toml", "lowercase = 1", "true or false"]),
         ('precision = "fp7"', ["run.toml", "precision", "bf16"]),
         ("options = 3", ["run.toml", "[options]"]),
-        ("[options]\nd_modl = 3", ["d_modl", "d_model"]),
+        ("[options]\nd_modl = 3", ["run.toml", "d_modl", "d_model"]),
+        ("[options]\ndropout = nan", ["run.toml", "dropout"]),
+        ('arch = "rnm"', ["run.toml", "rnm"]),
+        ('src-lang = "en"\nsrc_lang = "de"', ["run.toml", "src_lang", "twice"]),
         ('resume = "x"', ["run.toml", "resume"]),
         (b"\xff", ["run.toml", "UTF-8"]),
     ],

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import math
+import os
 import random
 import shutil
 from pathlib import Path
@@ -54,6 +56,30 @@ from tests.conftest import write_pairs
         (("translate", "missing.txt"), ["missing.txt"]),
         (("translate", "The dog."), ["The dog.", "| nmt translate"]),
         (("translate", "--top-k", "3"), ["--sample"]),
+        (("translate", "--seed", "3"), ["--seed", "--sample"]),
+        (("translate", "-m", ""), ["-m", "is empty"]),
+        (("train", "-o", ""), ["-o", "is empty"]),
+        (("train", "-o", "a.tsv/x"), ["a.tsv is a file"]),
+        (("train", "--dropout", "0.5", "-O", "dropout=0.1"), ["--dropout", "-O dropout"]),
+        (("train", "-d", "toy:train=10,train=20"), ["train is given twice"]),
+        (("data", "info", "copy:max=10,max=20"), ["max is given twice"]),
+        (("data", "info", "empty.tmx", "-s", "en", "-t", "fr"), ["empty.tmx", "<html>"]),
+        (
+            ("eval", "--hyp", "a.tsv", "--src", "a.tsv", "--ref", "a.tsv", "--beam", "3"),
+            ["--beam", "nothing is translated"],
+        ),
+        (
+            ("eval", "--hyp", "a.tsv", "--src", "a.tsv", "--ref", "a.tsv", "--save", "."),
+            ["--save .", "other files"],
+        ),
+        (
+            ("eval", "--hyp", "a.tsv", "-d", "a.tsv", "-s", "en", "-t", "fr", "--buckets", ""),
+            ["--buckets", "whole numbers"],
+        ),
+        (
+            ("eval", "--hyp", "empty.tsv", "-d", "empty.tsv", "-s", "en", "-t", "fr"),
+            ["empty.tsv", "holds no pairs"],
+        ),
         (("translate", "--sample", "--beam", "3"), ["--sample", "--beam"]),
         (("data", "make", "copy:train=5", "--train", "7"), ["train is given twice"]),
         (("data", "make", "toy", "--train", "99999999999"), ["--train"]),
@@ -125,6 +151,8 @@ from tests.conftest import write_pairs
 def test_bad_usage(tmp_path, fails, args, mentions):
     if "cuda" in args and torch.cuda.is_available():
         args, mentions = ("train", "--device", "mps"), ["mps", "not available"]
+    (tmp_path / "empty.tsv").touch()
+    (tmp_path / "empty.tmx").write_text("<html><body>not found</body></html>")
     fails(*args, mentions=mentions)
     assert not (tmp_path / "checkpoints").exists()
     assert (tmp_path / "a.tsv").read_text() == "one\tun\n"
@@ -141,6 +169,24 @@ def shrink(path: Path) -> None:
     tensors = load_file(path)
     name = max(tensors, key=lambda n: tensors[n].numel())
     save_file({**tensors, name: tensors[name][:-1].clone()}, path)
+
+
+def of_another_run(path: Path) -> None:
+    """Mark weights of the right shapes as those of a run that is none of ours."""
+    save_file(load_file(path), path, {"run": "another"})
+
+
+def overflow(path: Path) -> None:
+    """Put in a number that fp32 cannot hold."""
+    tensors = {name: tensor.double() for name, tensor in load_file(path).items()}
+    next(iter(tensors.values())).view(-1)[0] = 1e300
+    save_file(tensors, path)
+
+
+def change_state(path: Path, **values: object) -> None:
+    state = json.loads(path.read_text())
+    state["trainer"].update(values)
+    path.write_text(json.dumps(state))
 
 
 DAMAGES = [
@@ -161,6 +207,9 @@ DAMAGES = [
     ("tokenizer.model", lambda p: p.write_bytes(b""), "tokenizer.model"),
     ("tokenizer.model", lambda p: p.write_bytes(p.read_bytes()[:3000]), "tokenizer.model"),
     ("tokenizer.model", lambda p: p.unlink(), "tokenizer.model"),
+    ("tokenizer.model", lambda p: os.truncate(p, 1 << 31), "tokenizer.model"),
+    ("model.safetensors", lambda p: of_another_run(p), "of another run"),
+    ("model.safetensors", lambda p: overflow(p), "not finite"),
     ("model.safetensors", lambda p: p.write_bytes(b""), "model.safetensors"),
     ("model.safetensors", lambda p: p.write_bytes(p.read_bytes()[:-9]), "model.safetensors"),
     ("model.safetensors", shrink, "does not fit"),
@@ -175,9 +224,35 @@ def test_a_damaged_run_is_named(trained, tmp_path, fails, file, damage, mention)
     fails("translate", "-m", "R", "pairs.en", mentions=["R/", mention])
 
 
+def change_vocab(path: Path, **values: object) -> None:
+    change(path, vocab={**json.loads(path.read_text())["vocab"], **values})
+
+
+def change_request(path: Path, **values: object) -> None:
+    change(path, request={**json.loads(path.read_text())["request"], **values})
+
+
 STATE_DAMAGES = [
     ("LATEST", lambda p: p.write_bytes(b"\xff\xfe"), "last"),
     ("LATEST", lambda p: p.unlink(), "LATEST"),
+    ("LATEST", lambda p: p.write_text("step-" + "9" * 50), "LATEST"),
+    ("LATEST", lambda p: p.write_text(".."), "LATEST"),
+    ("LATEST", lambda p: os.truncate(p, 1 << 36), "LATEST"),
+    ("step-200/state.json", lambda p: change_state(p, step="200"), "step is '200'"),
+    ("step-200/state.json", lambda p: change_state(p, step=-1), "step is -1"),
+    ("step-200/state.json", lambda p: change_state(p, stale=True), "stale"),
+    ("step-200/state.json", lambda p: change_state(p, rollbacks=10**30), "rollbacks"),
+    ("step-200/state.json", lambda p: change_state(p, parts=0), "parts"),
+    ("step-200/state.json", lambda p: change_state(p, seconds=math.inf), "seconds"),
+    ("step-200/state.json", lambda p: change_state(p, health={"seen": -1}), "seen"),
+    ("step-200/state.json", lambda p: change_state(p, position=[0, 0.5]), "batch"),
+    ("step-200/best.safetensors", lambda p: of_another_run(p), "of another run"),
+    ("../config.json", lambda p: change(p, options={"d_model": 128}), "options is not that"),
+    ("../config.json", lambda p: change(p, arch="lstm"), "arch is not that"),
+    ("../config.json", lambda p: change_vocab(p, shared=False), "vocab"),
+    ("../config.json", lambda p: change_request(p, seed=10**30), "seed"),
+    ("../config.json", lambda p: change_request(p, threads=10**6), "threads"),
+    ("../config.json", lambda p: change_request(p, subword_sampling=5.0), "subword_sampling"),
     ("step-200/state.json", lambda p: p.write_text("{}"), "last"),
     ("step-200/state.json", lambda p: p.write_text("["), "state.json"),
     ("step-200/state.safetensors", lambda p: p.write_bytes(b"x"), "state.safetensors"),
@@ -187,9 +262,11 @@ STATE_DAMAGES = [
 
 @pytest.mark.parametrize(("file", "damage", "mention"), STATE_DAMAGES)
 def test_a_damaged_state_is_named(trained, tmp_path, fails, file, damage, mention):
-    run = shutil.copytree(trained, tmp_path / "R")
+    run = Path(shutil.copytree(trained, tmp_path / "R"))
     damage(run / "last" / file)
+    before = (run / "model.safetensors").read_bytes()
     fails("train", "--resume", "R", "--steps", 210, mentions=["R", mention])
+    assert (run / "model.safetensors").read_bytes() == before
 
 
 def test_runs_of_one_system_may_differ_by_seed_alone(trained, tmp_path, fails):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ else:
     import tomli as tomllib
 
 _NOT_IN_A_FILE = {
-    "config", "print_config", "resume", "overwrite", "quiet", "help", "tensorboard", "tracker",
+    "config", "print_config", "resume", "overwrite", "quiet", "help",
 }  # fmt: skip
+_LARGEST = 1 << 24
+"""Bytes of a file of options; a run's config.json may have as many."""
 
 
 def take_from_file(ctx: typer.Context, path: Path | None) -> Path | None:
@@ -43,12 +47,43 @@ def take_from_file(ctx: typer.Context, path: Path | None) -> Path | None:
             hint = f"did you mean {near[0]}?; " if near else ""
             there = ", ".join(sorted(known))
             raise NmtError(f"{path}: {key}: no option of nmt train; {hint}there are: {there}")
+        if name in given or (name == "options" and "option" in given):
+            raise NmtError(f"{path}: {key}: is given twice, with a dash and an underscore")
         if name == "options":
             given["option"] = _assignments(path, value)
         else:
             given[name] = _checked(ctx, path, params[name], key, value)
     ctx.default_map = given
     return path
+
+
+@contextmanager
+def naming(path: Path | None) -> Iterator[None]:
+    """Let an error within say that a file of options may be to blame, if there is one."""
+    try:
+        yield
+    except NmtError as error:
+        if path is None:
+            raise
+        raise NmtError(f"{error} (by --config {path}, or beside it)") from None
+
+
+def options_in_file(ctx: typer.Context, arch: str, size: str | None) -> dict[str, str]:
+    """Give the options of the architecture that the file has.
+
+    Args:
+        ctx: of the command.
+        arch: the architecture.
+        size: what the command line says of it; then the file does not say what a size sets.
+    """
+    from nmt_cli.models import architecture
+    from nmt_cli.models.options import parse_assignments
+
+    filed = parse_assignments((ctx.default_map or {}).get("option", []))
+    if size is None:
+        return filed
+    set_by_size = {name for values in architecture(arch).sizes.values() for name in values}
+    return {key: value for key, value in filed.items() if key.replace("-", "_") not in set_by_size}
 
 
 def as_toml(options: dict[str, Any]) -> str:
@@ -76,11 +111,15 @@ def _read(path: Path) -> dict[str, Any]:
     from nmt_cli.corpus.tables import parse_json
 
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:  # it may be a pipe
+            raw = file.read(_LARGEST + 1)
+        text = raw.decode("utf-8")
     except OSError as error:
         raise NmtError(f"--config {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise NmtError(f"--config {path}: is not UTF-8 text") from None
+    if len(raw) > _LARGEST:
+        raise NmtError(f"--config {path}: has over {_LARGEST >> 20} MB, so it is no such file")
     if path.suffix.lower() == ".json":
         form = parse_json(str(path), text)
         if not isinstance(form, dict) or not isinstance(form.get("request"), dict):

@@ -15,6 +15,7 @@ from nmt_cli.commands.options import (
     Quiet,
     SrcLang,
     TgtLang,
+    as_path,
     check_outputs,
     parse_columns,
 )
@@ -37,7 +38,9 @@ def info(
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE|-", help="Write all as JSON.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the lengths: .png, .svg or .pdf.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(parser=as_path, help="Draw the lengths: .png, .svg or .pdf.")
+    ] = None,
     encoding_errors: Encoding = EncodingErrors.strict,
     quiet: Quiet = False,
 ) -> int:
@@ -91,7 +94,8 @@ def make(
         str, typer.Argument(help="Which: toy, copy, reverse or add, with options: copy:max=100.")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder.  (default: data/NAME)")
+        Path | None,
+        typer.Option("--out", "-o", parser=as_path, help="Folder.  (default: data/NAME)"),
     ] = None,
     train: Annotated[
         int | None,

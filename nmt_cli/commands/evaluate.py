@@ -25,7 +25,9 @@ from nmt_cli.commands.options import (
     TgtLang,
     TranslationPrecision,
     TranslationPrecisionOption,
+    as_path,
     check_outputs,
+    given,
     parse_columns,
     parse_numbers,
     refuse_both,
@@ -66,8 +68,12 @@ def evaluate(
     split: Annotated[
         str | None, typer.Option(help="Split of the corpus, such as test or valid.")
     ] = None,
-    src: Annotated[Path | None, typer.Option(help="Source file, with --ref.")] = None,
-    ref: Annotated[Path | None, typer.Option(help="Reference file, with --src.")] = None,
+    src: Annotated[
+        Path | None, typer.Option(parser=as_path, help="Source file, with --ref.")
+    ] = None,
+    ref: Annotated[
+        Path | None, typer.Option(parser=as_path, help="Reference file, with --src.")
+    ] = None,
     hyp: Annotated[
         list[str] | None,
         typer.Option(metavar="[NAME=]FILE", help="Output of any other system, repeatable."),
@@ -109,10 +115,11 @@ def evaluate(
         str | None, typer.Option("--csv", metavar="FILE|-", help="Write the table as CSV.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the length curve: .png, .svg or .pdf.")
+        Path | None, typer.Option(parser=as_path, help="Draw the length curve: .png, .svg or .pdf.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Write source, reference and outputs into a folder.")
+        Path | None,
+        typer.Option(parser=as_path, help="Write source, reference and outputs into a folder."),
     ] = None,
     beam: Beam = 5,
     length_penalty: LengthPenalty = 0.6,
@@ -120,6 +127,8 @@ def evaluate(
     precision: TranslationPrecisionOption = TranslationPrecision.auto,
     encoding_errors: Encoding = EncodingErrors.strict,
     quiet: Quiet = False,
+    *,
+    ctx: typer.Context,
 ) -> int:
     """Show BLEU by source length for one or many models, or for output of other systems.
 
@@ -145,8 +154,6 @@ def evaluate(
         plots.check_format(plot)
     refuse_both("--buckets", "--quantiles", bool(buckets and quantiles))
     refuse_both("--json -", "--csv -", json_file == "-" and csv_file == "-")
-    if save is not None and save.exists() and not save.is_dir():
-        raise NmtError(f"--save {save}: is a file; name a folder")
     outputs = {
         "--json": Path(json_file) if json_file and json_file != "-" else None,
         "--csv": Path(csv_file) if csv_file and csv_file != "-" else None,
@@ -160,6 +167,11 @@ def evaluate(
     check_outputs(outputs, inputs)
     if not runs and not files:
         raise NmtError("nothing to evaluate: give run folders, or --src, --ref and --hyp files")
+    if not runs:
+        for name in ("beam", "length_penalty", "device", "precision"):
+            if given(ctx, name):
+                option = f"--{name.replace('_', '-')}"
+                raise NmtError(f"{option}: no run is given, so nothing is translated; leave it out")
     refuse_both("--worst", "--json - or --csv -", bool(worst) and "-" in {json_file, csv_file})
     if worst and len(runs) + len(files) < 2:
         raise NmtError("--worst compares two systems; only one was given")
@@ -171,6 +183,7 @@ def evaluate(
     if save is not None and save.is_dir():
         saved = (save / f"{name}.txt" for name in ("source", "reference", *names_of_systems))
         check_outputs({f"--save, {path.name}": path for path in saved}, inputs)
+    _check_save(save)
     folders = [folder for _, seeds in runs for folder in seeds]
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
     pairs = pairs_to_judge(folders, data, split, src, ref, request)
@@ -178,7 +191,7 @@ def evaluate(
         screen.note(note)
     test = make_sample(
         pairs,
-        edges=parse_numbers(buckets, "--buckets") if buckets else None,
+        edges=None if buckets is None else parse_numbers(buckets, "--buckets"),
         quantiles=quantiles,
         unit=unit.value if unit else None,
         src_tokenizer=folders[0].tokenizers()[0] if folders and unit is LengthUnit.token else None,
@@ -205,6 +218,17 @@ def evaluate(
     if worst:
         typer.echo("\n" + _worst(test, systems, bleu_tokenize or "13a", worst))
     return 0
+
+
+def _check_save(folder: Path | None) -> None:
+    """Refuse a folder of other files: what is written there has names that they may have, too."""
+    if folder is None or not folder.exists():
+        return
+    if not folder.is_dir():
+        raise NmtError(f"--save {folder}: is a file; name a folder")
+    ours = all((folder / name).is_file() for name in ("source.txt", "reference.txt"))
+    if any(folder.iterdir()) and (not ours or (folder / "config.json").exists()):
+        raise NmtError(f"--save {folder}: holds other files than --save writes; name a new folder")
 
 
 def _named_file(word: str) -> tuple[str, Path]:
@@ -272,10 +296,9 @@ def _translate(
                 choose_workers(chosen)
             )
             outputs.append(translate_sample(name, translator, test, options, on_done=bar.advance))
-    if outputs[0].cut:
-        screen.note(
-            f"warning: {name}: {outputs[0].cut} sources were cut to as many tokens as it reads"
-        )
+    for output in outputs:
+        for fault in output.faults():
+            screen.note(f"warning: {name}: {fault}")
     seconds = sum(output.seconds or 0.0 for output in outputs)
     return SystemOutput(name, [output.runs[0] for output in outputs], seconds)
 

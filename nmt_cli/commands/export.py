@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from nmt_cli.commands import completing
-from nmt_cli.commands.options import Quiet
+from nmt_cli.commands.options import Quiet, as_path
 from nmt_cli.errors import NmtError
 
 
@@ -28,8 +28,11 @@ class Weights(str, Enum):
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="Run folder.", autocompletion=completing.run_folders)],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to make.")],
+    run: Annotated[
+        Path,
+        typer.Argument(parser=as_path, help="Run folder.", autocompletion=completing.run_folders),
+    ],
+    folder: Annotated[Path, typer.Argument(parser=as_path, metavar="DIR", help="Folder to make.")],
     to: Annotated[Engine, typer.Option("--to", help="The engine.")],
     weights: Annotated[Weights, typer.Option(help="Number format of the weights.")] = Weights.fp32,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder.")] = False,

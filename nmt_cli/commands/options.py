@@ -53,6 +53,16 @@ MOST_BEAMS = 1000
 MOST_TOKENS = 100_000
 
 
+def as_path(text: str) -> Path:
+    """Take the name of a file or folder; of an empty one, as of a variable unset, make no "."."""
+    if not text:
+        raise typer.BadParameter("is empty; name a file or folder")
+    return Path(text)
+
+
+as_path.__name__ = "path"  # what --help shows
+
+
 def finite(value: float | None) -> float | None:
     """Refuse nan and inf, which pass every bound."""
     if value is not None and not math.isfinite(value):
@@ -102,6 +112,12 @@ def given(ctx: typer.Context, name: str) -> bool:
     """Tell whether an option was given, on the command line or in a file of options."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name in {"COMMANDLINE", "DEFAULT_MAP"}
+
+
+def typed(ctx: typer.Context, name: str) -> bool:
+    """Tell whether an option was given on the command line itself."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def parse_columns(text: str | None) -> tuple[str, str] | None:

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmt_cli.commands.options import as_path
+
 if TYPE_CHECKING:
     from nmt_cli.runs import RunFolder
 
 
 def runs(
-    root: Annotated[Path, typer.Argument(help="Folder that holds the runs.")] = Path("checkpoints"),
+    root: Annotated[
+        Path, typer.Argument(parser=as_path, help="Folder that holds the runs.")
+    ] = Path("checkpoints"),
 ) -> int:
     """List run folders: architecture, data, steps, BLEU on their test, date, size on disk."""
     from nmt_cli.display import aligned

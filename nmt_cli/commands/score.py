@@ -19,6 +19,7 @@ from nmt_cli.commands.options import (
     TgtLang,
     TranslationPrecision,
     TranslationPrecisionOption,
+    as_path,
     check_outputs,
     parse_columns,
     parse_numbers,
@@ -44,8 +45,12 @@ def score(
     split: Annotated[
         str | None, typer.Option(help="Split of the corpus, such as test or valid.")
     ] = None,
-    src: Annotated[Path | None, typer.Option(help="Source file, with --ref.")] = None,
-    ref: Annotated[Path | None, typer.Option(help="File of translations, with --src.")] = None,
+    src: Annotated[
+        Path | None, typer.Option(parser=as_path, help="Source file, with --ref.")
+    ] = None,
+    ref: Annotated[
+        Path | None, typer.Option(parser=as_path, help="File of translations, with --src.")
+    ] = None,
     src_lang: SrcLang = None,
     tgt_lang: TgtLang = None,
     columns: Columns = None,
@@ -88,7 +93,7 @@ def score(
     pairs = pairs_to_judge(folders, data, split, src, ref, request)
     for note in pairs.notes:
         screen.note(note)
-    edges = parse_numbers(buckets, "--buckets") if buckets else None
+    edges = None if buckets is None else parse_numbers(buckets, "--buckets")
     test = make_sample(pairs, edges=edges)
     chosen = choose_device(device.value)
     number_format = choose_translation_precision(precision.value, chosen)

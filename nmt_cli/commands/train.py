@@ -10,7 +10,7 @@ import typer
 
 from nmt_cli.checking import LARGEST_SEED, MANY, MOST_THREADS
 from nmt_cli.commands import completing
-from nmt_cli.commands.configuring import as_toml, take_from_file
+from nmt_cli.commands.configuring import as_toml, naming, options_in_file, take_from_file
 from nmt_cli.commands.options import (
     Columns,
     Device,
@@ -21,10 +21,12 @@ from nmt_cli.commands.options import (
     Quiet,
     SrcLang,
     TgtLang,
+    as_path,
     finite,
     given,
     parse_columns,
     refuse_both,
+    typed,
 )
 from nmt_cli.errors import NmtError
 
@@ -110,7 +112,9 @@ def train(
     test: Annotated[str | None, typer.Option(help="Test pairs, in any form of --data.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Run folder.  (default: checkpoints/ARCH)"),
+        typer.Option(
+            "--out", "-o", parser=as_path, help="Run folder.  (default: checkpoints/ARCH)"
+        ),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -266,6 +270,7 @@ def train(
     cache: Annotated[
         Path | None,
         typer.Option(
+            parser=as_path,
             metavar="DIR",
             help="Keep the training pairs out of memory: their ids as an Arrow file in DIR, which "
             "later runs on the same data use again.  (default: so past 500,000 pairs, in "
@@ -296,6 +301,7 @@ def train(
         Path | None,
         typer.Option(
             "--config",
+            parser=as_path,
             metavar="FILE",
             is_eager=True,
             callback=take_from_file,
@@ -319,6 +325,7 @@ def train(
     init: Annotated[
         Path | None,
         typer.Option(
+            parser=as_path,
             help="Start from weights and tokenizer of another run.",
             metavar="RUN",
             autocompletion=completing.run_folders,
@@ -327,6 +334,7 @@ def train(
     resume: Annotated[
         Path | None,
         typer.Option(
+            parser=as_path,
             help="Go on with a run where it stopped.",
             metavar="RUN",
             autocompletion=completing.run_folders,
@@ -355,18 +363,23 @@ def train(
     """
     from nmt_cli import experiment
     from nmt_cli.commands.following import follow
-    from nmt_cli.config import End, resolve
+    from nmt_cli.config import Asked, End, resolve
     from nmt_cli.display import Screen
     from nmt_cli.models.options import parse_assignments
     from nmt_cli.runs import DEFAULT_ROOT, RunFolder
 
     screen = Screen(quiet)
     end = End(steps, epochs, minutes)
+    if typed(ctx, "batch_sentences") and not typed(ctx, "batch_tokens"):
+        batch_tokens = None  # the command line wins over a file
+    elif typed(ctx, "batch_tokens") and not typed(ctx, "batch_sentences"):
+        batch_sentences = None
     refuse_both("--batch-tokens", "--batch-sentences", bool(batch_tokens and batch_sentences))
     if resume is not None:
         folder = RunFolder(resume)
         folder.settle()
-        _refuse_changes(ctx, folder.config()["request"])
+        stored = _stored(folder)
+        _refuse_changes(ctx, stored)
         changes: dict[str, Any] = {"device": device.value} if given(ctx, "device") else {}
         if threads is not None:
             changes["threads"] = threads
@@ -376,64 +389,74 @@ def train(
             lambda watcher: experiment.resume(folder, changes, cache, watcher),
             folder.path,
             screen,
-            _trackers(folder, tensorboard, tracker, _stored(folder.config()["request"]), True),
+            _trackers(folder, tensorboard, tracker, stored, True),
         )
     if init is not None:
         _refuse_beside_init(ctx, RunFolder(init))
-    assignments = [*(ctx.default_map or {}).get("option", []), *(option or [])]  # key by key
-    resolved = resolve(
-        {
-            "arch": arch,
-            "data": data,
-            "src_lang": src_lang,
-            "tgt_lang": tgt_lang,
-            "valid": valid,
-            "test": test,
-            "columns": parse_columns(columns),
-            "encoding_errors": encoding_errors.value,
-            "max_words": max_words,
-            "min_words": min_words,
-            "max_ratio": max_ratio,
-            "drop_copies": drop_copies,
-            "dedupe": dedupe,
-            "cache": cache,
-            "options": parse_assignments(assignments),
-            "size": size.value,
-            "epochs": epochs,
-            "steps": steps,
-            "minutes": minutes,
-            "batch_tokens": batch_tokens,
-            "batch_sentences": batch_sentences,
-            "accumulate": accumulate,
-            "validate_every": validate_every,
-            "save_every": save_every,
-            "lr": lr,
-            "warmup": warmup,
-            "schedule": schedule.value if schedule else None,
-            "dropout": dropout,
-            "label_smoothing": label_smoothing,
-            "clip_norm": clip_norm,
-            "on_divergence": on_divergence.value,
-            "average": average,
-            "patience": patience,
-            "tokenizer": tokenizer.value,
-            "vocab_size": vocab_size,
-            "separate_vocab": separate_vocab,
-            "normalization": normalization.value,
-            "lowercase": lowercase,
-            "symbol": symbol or [],
-            "subword_sampling": subword_sampling,
-            "precision": precision.value,
-            "device": device.value,
-            "threads": threads,
-            "compile": compile,
-            "seed": seed,
-            "init": str(init) if init else None,
-        }
-    )
+    written = parse_assignments(option or []) if typed(ctx, "option") else {}
+    if "dropout" in written:
+        refuse_both("--dropout", "-O dropout", typed(ctx, "dropout"))
+        dropout = None
+    with naming(config):
+        filed = options_in_file(ctx, arch, size.value if typed(ctx, "size") else None)
+    asked: Asked = {
+        "arch": arch,
+        "data": data,
+        "src_lang": src_lang,
+        "tgt_lang": tgt_lang,
+        "valid": valid,
+        "test": test,
+        "columns": parse_columns(columns),
+        "encoding_errors": encoding_errors.value,
+        "max_words": max_words,
+        "min_words": min_words,
+        "max_ratio": max_ratio,
+        "drop_copies": drop_copies,
+        "dedupe": dedupe,
+        "cache": cache,
+        "options": {**filed, **written},  # key by key
+        "size": size.value,
+        "epochs": epochs,
+        "steps": steps,
+        "minutes": minutes,
+        "batch_tokens": batch_tokens,
+        "batch_sentences": batch_sentences,
+        "accumulate": accumulate,
+        "validate_every": validate_every,
+        "save_every": save_every,
+        "lr": lr,
+        "warmup": warmup,
+        "schedule": schedule.value if schedule else None,
+        "dropout": dropout,
+        "label_smoothing": label_smoothing,
+        "clip_norm": clip_norm,
+        "on_divergence": on_divergence.value,
+        "average": average,
+        "patience": patience,
+        "tokenizer": tokenizer.value,
+        "vocab_size": vocab_size,
+        "separate_vocab": separate_vocab,
+        "normalization": normalization.value,
+        "lowercase": lowercase,
+        "symbol": symbol or [],
+        "subword_sampling": subword_sampling,
+        "precision": precision.value,
+        "device": device.value,
+        "threads": threads,
+        "compile": compile,
+        "seed": seed,
+        "init": str(init) if init else None,
+    }
+    with naming(config):
+        resolved = resolve(asked)
     if print_config:
-        place = {"out": str(out)} if out else {}
-        typer.echo(as_toml({**resolved.as_options(), **place}))
+        places = {
+            "out": str(out) if out else None,
+            "tensorboard": tensorboard or None,
+            "tracker": tracker.value if tracker else None,
+        }
+        also = {name: value for name, value in places.items() if value is not None}
+        typer.echo(as_toml({**resolved.as_options(), **also}))
         return 0
     folder = RunFolder(out or DEFAULT_ROOT / resolved.arch)
     return follow(
@@ -465,12 +488,11 @@ _WITH_RESUME = {
 }  # fmt: skip
 
 
-def _refuse_changes(ctx: typer.Context, request: dict[str, Any]) -> None:
+def _refuse_changes(ctx: typer.Context, stored: dict[str, Any]) -> None:
     """With --resume only the end, the device and the logging may be given anew.
 
     An option that repeats what the run was begun with changes nothing and is let pass.
     """
-    stored = _stored(request)
 
     def changes(name: str) -> bool:
         value = getattr(ctx.params[name], "value", ctx.params[name])
@@ -489,12 +511,13 @@ def _refuse_changes(ctx: typer.Context, request: dict[str, Any]) -> None:
         )
 
 
-def _stored(request: dict[str, Any]) -> dict[str, Any]:
+def _stored(run: RunFolder) -> dict[str, Any]:
     """Give what a run was told, by the names of options; ``-O`` as if each were one."""
     from nmt_cli.config import Config
 
-    options = Config.from_json(request).as_options()
-    return {**options, **options["options"]}
+    request, file = run.config()["request"], run.path / "config.json"
+    options = Config.from_json(request, str(file)).as_options()
+    return {**options["options"], **options}
 
 
 def _written(name: str) -> str:
@@ -510,7 +533,7 @@ _FROM_INIT = (
 
 def _refuse_beside_init(ctx: typer.Context, parent: RunFolder) -> None:
     """With --init the architecture and the tokenizer are the parent's; others would be ignored."""
-    stored = _stored(parent.config()["request"])
+    stored = _stored(parent)
     for name in _FROM_INIT:
         value = getattr(ctx.params[name], "value", ctx.params[name])
         if given(ctx, name) and value != stored.get(name):

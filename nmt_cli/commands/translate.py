@@ -27,6 +27,7 @@ from nmt_cli.commands.options import (
     Quiet,
     TranslationPrecision,
     TranslationPrecisionOption,
+    as_path,
     check_outputs,
     finite,
     given,
@@ -46,13 +47,15 @@ if TYPE_CHECKING:
 
 def translate(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Files to translate; none reads stdin.")
+        list[Path] | None,
+        typer.Argument(parser=as_path, help="Files to translate; none reads stdin."),
     ] = None,
     model: Annotated[
         list[Path] | None,
         typer.Option(
             "--model",
             "-m",
+            parser=as_path,
             metavar="RUN",
             autocompletion=completing.run_folders,
             help="Run folder, several make an ensemble.  (default: the newest in checkpoints/)",
@@ -124,8 +127,9 @@ def translate(
     attention: Annotated[
         Path | None,
         typer.Option(
+            parser=as_path,
             help="Draw the attention between subwords: .png, .svg, .pdf or .json, one file a line: "
-            "map.png gives map-1.png."
+            "map.png gives map-1.png.",
         ),
     ] = None,
     layer: Annotated[
@@ -154,7 +158,8 @@ def translate(
     precision: TranslationPrecisionOption = TranslationPrecision.auto,
     encoding_errors: Encoding = EncodingErrors.strict,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write to a file instead of stdout.")
+        Path | None,
+        typer.Option("--out", "-o", parser=as_path, help="Write to a file instead of stdout."),
     ] = None,
     quiet: Quiet = False,
     *,
@@ -188,6 +193,8 @@ def translate(
         length_penalty=length_penalty,
         max_length=max_length,
     )
+    if not sample and given(ctx, "seed"):
+        raise NmtError("--seed needs --sample; a search has nothing random")
     refuse_both("--json", "--scores", as_json and scores)
     refuse_both("--sample", "--beam", sample and given(ctx, "beam"))
     _check_attention(attention, layer, head, align)

@@ -106,6 +106,8 @@ def parse(name: str, options: str) -> TaskOptions:
                 f"{name}:{options}: {word!r}: takes whole numbers for {', '.join(known)}, such as "
                 f"{name}:max=100"
             )
+        if key in values:
+            raise NmtError(f"{name}:{options}: {key} is given twice")
         values[key] = int(value)
     chosen = TaskOptions(**values)
     if not 1 <= chosen.min <= chosen.max <= 1000 or chosen.test_max > 1000:

@@ -88,6 +88,7 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._began = False
         self._units: list[Unit] = []
         self._unit: Unit = {}
         self._language = ""
@@ -101,6 +102,9 @@ class _Reader:
         return units
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
+        if not self._began and tag != "tmx":
+            raise NmtError(f"{self._path}: is no TMX: it begins with <{tag}>, not with <tmx>")
+        self._began = True
         if tag == "tu":
             self._unit = {}
         elif tag == "tuv":

@@ -77,6 +77,8 @@ def _parse(options: str) -> ToyOptions:
         key, _, value = word.partition("=")
         if key not in {"train", "seed"} or not value.isdecimal():
             raise NmtError(f"toy:{options}: takes train=N and seed=N, such as toy:train=50000")
+        if key in values:
+            raise NmtError(f"toy:{options}: {key} is given twice")
         values[key] = int(value)
     if not 1 <= values.get("train", 1) <= MOST_MADE:
         raise NmtError(f"toy:{options}: train must be from 1 to {MOST_MADE}")
