@@ -363,10 +363,10 @@ class _Session:
     def _mark(self) -> str:
         """Give what tells this run from others: a hash of all that decides its weights.
 
-        When it ends, and on which device, may be given anew.
+        The data counts by what it holds; the end and the device may be given anew.
         """
         asked = self.config.as_json()
-        for name in ("end", "device", "threads"):
+        for name in ("data", "end", "device", "threads"):
             del asked[name]
         text = json.dumps([asked, self.data.data_hash()], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
