@@ -365,9 +365,11 @@ class _Session:
 
         The data counts by what it holds; the end and the device may be given anew.
         """
-        asked = self.config.as_json()
+        asked = {**self.config.as_json(), "training": dataclasses.asdict(self.options)}
         for name in ("data", "end", "device", "threads"):
             del asked[name]
+        for name in ("last_step", "minutes"):
+            del asked["training"][name]
         text = json.dumps([asked, self.data.data_hash()], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
