@@ -300,6 +300,8 @@ class RunFolder:
     def _tokenizer(self, name: str, rule: TextRule, side: str) -> Tokenizer:
         path, wanted = self._files / name, self.config()["vocab"][side]
         model = read_bytes(path)
+        if not model:
+            raise NmtError(f"{path}: has no bytes; put the run's own back")
         try:
             found = Tokenizer(model, rule)
             found.raw_pieces()  # a damaged one may hold what is no text

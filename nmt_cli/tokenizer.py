@@ -169,10 +169,11 @@ def train(
     if kind == "byte":
         texts = [_ESCAPE]  # nothing but the mark of a space and bytes is learnt
     whole = list(dict.fromkeys(escape(rule(symbol)) for symbol in symbols))
-    if whole and len(whole) + _ALWAYS_THERE > size:
+    if len(whole) + _ALWAYS_THERE > size and (whole or kind not in {"bpe", "unigram"}):
+        asked = f"{len(whole)} symbols, " if whole else ""
         raise NmtError(
-            f"--vocab-size {size} is too small: {len(whole)} symbols, 256 bytes and 4 control ids "
-            f"alone need {len(whole) + _ALWAYS_THERE}"
+            f"--vocab-size {size} is too small: {asked}256 bytes and 4 control ids alone need "
+            f"{len(whole) + _ALWAYS_THERE}"
         )
     try:
         return _run_trainer(texts, kind, size, whole)

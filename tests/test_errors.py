@@ -6,12 +6,14 @@ import math
 import os
 import random
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from nmt_cli import cli
 from nmt_cli.corpus.lines import read_lines
 from nmt_cli.errors import NmtError
 from nmt_cli.models import Vocabulary, architecture, resolve_options
@@ -367,3 +369,13 @@ def test_no_output_replaces_what_is_read(fails, trained, command):
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
     fails(*command.split(), mentions=["would overwrite"])
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+
+
+def test_a_model_whose_numbers_overflow_is_told_of(trained, tmp_path, fails, monkeypatch, capsys):
+    path = Path(shutil.copytree(trained, tmp_path / "R")) / "model.safetensors"
+    save_file({name: torch.full_like(x, 1e38) for name, x in load_file(path).items()}, path)
+    data = ("-d", "pairs", "-s", "en", "-t", "fr")
+    fails("score", "R", *data, code=1, mentions=["pair", "not finite"])
+    monkeypatch.setattr(sys, "argv", ["nmt", "eval", "R", *data])
+    assert cli.run() == 0
+    assert "warning: R: 12 sources have no translation" in capsys.readouterr().err

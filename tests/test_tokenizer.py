@@ -167,3 +167,9 @@ def test_auto_size_is_the_number_of_distinct_words_within_bounds():
     assert auto_vocab_size(["a b c"]) == 1000
     assert auto_vocab_size([f"w{n}" for n in range(2345)]) == 2400
     assert auto_vocab_size([f"w{n}" for n in range(99999)]) == 6000
+
+
+@pytest.mark.parametrize("kind", ["char", "word", "byte"])
+def test_a_size_too_small_for_the_bytes_is_an_error(kind):
+    with pytest.raises(NmtError, match=r"--vocab-size 10 is too small: 256 bytes .* need 260"):
+        train(["a b"], TextRule(), kind, 10)

@@ -113,7 +113,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:  # it may be a pipe
             raw = file.read(_LARGEST + 1)
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8-sig")
     except OSError as error:
         raise NmtError(f"--config {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
