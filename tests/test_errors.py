@@ -379,3 +379,23 @@ def test_a_model_whose_numbers_overflow_is_told_of(trained, tmp_path, fails, mon
     monkeypatch.setattr(sys, "argv", ["nmt", "eval", "R", *data])
     assert cli.run() == 0
     assert "warning: R: 12 sources have no translation" in capsys.readouterr().err
+
+
+def test_a_parent_that_cannot_be_read_leaves_no_run_behind(trained, tmp_path, fails):
+    parent = Path(shutil.copytree(trained, tmp_path / "R"))
+    (parent / "training-pairs.safetensors").write_bytes(b"garbage")
+    data = ("-d", "pairs", "-s", "en", "-t", "fr", "--steps", 1, "-o", "new")
+    fails("train", "--init", "R", *data, mentions=["training-pairs.safetensors"])
+    assert not (tmp_path / "new" / "config.json").exists()
+
+
+def test_a_log_that_has_lost_lines_is_gone_on_with_by_whole_ones(
+    trained, tmp_path, fails, monkeypatch, capsys
+):
+    log = Path(shutil.copytree(trained, tmp_path / "R")) / "log.jsonl"
+    os.truncate(log, log.stat().st_size - 30)
+    monkeypatch.setattr(sys, "argv", ["nmt", "train", "--resume", "R", "--steps", "201"])
+    assert cli.run() == 0
+    assert "warning: R/log.jsonl: has lost lines" in capsys.readouterr().err
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    assert records[-1]["step"] == 201 and len(records) > 200
