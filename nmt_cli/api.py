@@ -10,6 +10,7 @@ translation.text, translation.score, translation.attention.shape
 from __future__ import annotations
 
 import base64
+import difflib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -232,8 +233,14 @@ def train(
 
     Raises:
         NmtError: for bad input.
+        TypeError: for an option that there is not.
         WorkFailed: if training diverges or the disk is full.
     """
+    for name in asked:
+        if name not in Asked.__annotations__:
+            near = difflib.get_close_matches(name, Asked.__annotations__, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise TypeError(f"train() has no option {name}{hint}")
     config = resolve(asked)
     folder = RunFolder(Path(out) if out is not None else DEFAULT_ROOT / config.arch)
     for event in experiment.start(config, folder, overwrite, _Unwatched()):

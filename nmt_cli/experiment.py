@@ -394,6 +394,7 @@ class _Session:
             raise NmtError(
                 f"{self.folder.path}: has finished ({reason}); to train it further, {more}"
             )
+        self.folder.put_best_back()
         yield Note(f"going on after step {self.trainer.progress.step}")
         before = self.folder.config()["training"].get("last_step")
         if self.options.schedule == "cosine" and self.options.last_step != before:
@@ -438,6 +439,7 @@ class _Session:
                     raise Diverged(f"{error}{after}{self._what_remains()}") from None
                 tensors, values = self.folder.load_state()
                 self.trainer.roll_back(tensors, values["trainer"])
+                self.folder.put_best_back()
                 now = self.trainer.progress
                 yield RolledBack(now.step, steps + 1, str(error), now.lr_factor)
 

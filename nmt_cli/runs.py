@@ -54,6 +54,7 @@ _UNFINISHED = re.compile(
 )
 """What the trainer calls a file or a state that is not whole yet."""
 DEFAULT_ROOT = Path("checkpoints")
+_BEST = "best.safetensors"
 _STATE = re.compile(r"step-[0-9]{1,12}")
 _DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 """Of weights."""
@@ -419,7 +420,7 @@ class RunFolder:
             write_whole(partial / "state.json", json.dumps(values) + "\n")
             best = self._files / WEIGHTS
             if best.is_file():
-                _link_or_copy(best, partial / "best.safetensors")
+                _link_or_copy(best, partial / _BEST)
             flush(partial)
             shutil.rmtree(target, ignore_errors=True)
             partial.rename(target)
@@ -434,10 +435,7 @@ class RunFolder:
                 shutil.rmtree(old, ignore_errors=True)
 
     def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Read the newest resumable state, and put the best weights of that moment back.
-
-        Where nothing had been validated by then, the weights that are there stay until the
-        first validation replaces them.
+        """Read the newest resumable state.
 
         Raises:
             NmtError: if there is none or it is corrupt.
@@ -448,13 +446,21 @@ class RunFolder:
         self._require_own(folder / "state.safetensors")
         tensors = read_tensors(folder / "state.safetensors")
         values = read_json(folder / "state.json")
-        best = folder / "best.safetensors"
         if not isinstance(values, dict):
             raise NmtError(f"{folder / 'state.json'}: damaged: is no table of values")
-        if best.is_file():
-            self._require_own(best)
-            write_whole(self._files / WEIGHTS, best.read_bytes())
+        if (folder / _BEST).is_file():
+            self._require_own(folder / _BEST)
         return tensors, values
+
+    def put_best_back(self) -> None:
+        """Take the best weights of the moment when the newest state was saved.
+
+        Where nothing had been validated by then, the weights that are there stay until the
+        first validation replaces them.
+        """
+        folder = self._newest_state()
+        if folder is not None and (folder / _BEST).is_file():
+            write_whole(self._files / WEIGHTS, (folder / _BEST).read_bytes())
 
     def _require_own(self, path: Path) -> None:
         """Refuse tensors that another run has written; those of an older nmt do not say."""
@@ -510,9 +516,15 @@ def newest_run(root: Path = DEFAULT_ROOT) -> RunFolder:
     Raises:
         NmtError: if none has finished.
     """
-    finished = [run for run in find_runs(root) if _finished(run)]
+    runs = list(find_runs(root))
+    finished = [run for run in runs if _finished(run)]
     if not finished:
-        raise NmtError(f"no finished run under {root}/; train one with `nmt train`, or give -m RUN")
+        begun = [str(run.path) for run in runs if (run.path / WEIGHTS).is_file()]
+        raise NmtError(
+            f"no finished run under {root}/; "
+            + (f"one that is not: -m {begun[-1]}" if begun else "train one with `nmt train`")
+            + ", or give -m RUN"
+        )
     return max(finished, key=_finished)
 
 

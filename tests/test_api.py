@@ -95,3 +95,9 @@ def test_defaults_are_those_of_the_command_line():
     given, left = resolve(said), resolve({})
     assert resolve_training(given, 100) == resolve_training(left, 100)
     assert replace(given, training={}) == replace(left, training={})
+
+
+def test_an_option_that_there_is_not_is_refused(tmp_path):
+    with pytest.raises(TypeError, match=r"no option step; did you mean steps\?"):
+        nmt_cli.train(tmp_path / "R", arch="lstm", step=3)  # type: ignore[call-arg]
+    assert not (tmp_path / "R").exists()

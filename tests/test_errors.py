@@ -399,3 +399,13 @@ def test_a_log_that_has_lost_lines_is_gone_on_with_by_whole_ones(
     assert "warning: R/log.jsonl: has lost lines" in capsys.readouterr().err
     records = [json.loads(line) for line in log.read_text().splitlines()]
     assert records[-1]["step"] == 201 and len(records) > 200
+
+
+def test_a_refused_resume_leaves_the_weights_alone(trained, tmp_path, fails):
+    run = RunFolder(Path(shutil.copytree(trained, tmp_path / "R")))
+    model = load_file(tmp_path / "R" / "model.safetensors")
+    better = {name: tensor + 1 for name, tensor in model.items()}
+    run.write_weights(better)  # as a last validation does, after the last state
+    before = (tmp_path / "R" / "model.safetensors").read_bytes()
+    fails("train", "--resume", "R", mentions=["has finished"])
+    assert (tmp_path / "R" / "model.safetensors").read_bytes() == before

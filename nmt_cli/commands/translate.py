@@ -58,7 +58,8 @@ def translate(
             parser=as_path,
             metavar="RUN",
             autocompletion=completing.run_folders,
-            help="Run folder, several make an ensemble.  (default: the newest in checkpoints/)",
+            help="Run folder, several make an ensemble.  (default: of those in checkpoints/ the "
+            "one that finished last)",
         ),
     ] = None,
     beam: Beam = 5,

@@ -92,7 +92,7 @@ def _tsv_pairs(path: Path, request: Request, languages: tuple[str, str]) -> Iter
         if max(columns) >= len(fields):
             raise NmtError(
                 f"{path}:{number}: {len(fields)} tab-separated column(s), but column "
-                f"{max(columns) + 1} is needed"
+                f"{max(columns) + 1} is needed; complete the line or remove it"
             )
         yield Pair(fields[columns[0]], fields[columns[1]])
 
