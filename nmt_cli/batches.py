@@ -132,6 +132,26 @@ def cut(order: Sequence[int], lengths: Sequence[int], size: BatchSize) -> list[l
     return groups
 
 
+def cut_for(
+    workers: int, order: Sequence[int], lengths: Sequence[int], size: BatchSize
+) -> list[list[int]]:
+    """Cut as ``cut`` does, but so that each of some workers gets as many groups of like size.
+
+    Seven full groups would keep one of two workers waiting for the other's fourth.
+    """
+    groups = cut(order, lengths, size)
+    wanted = -(-len(groups) // workers) * workers
+    low, high = 0, size.tokens  # the smallest budget that makes no more groups
+    while size.sentences is None and high - low > 1:
+        middle = (low + high) // 2
+        smaller = cut(order, lengths, size.at_most(middle))
+        if len(smaller) <= wanted:
+            groups, high = smaller, middle
+        else:
+            low = middle
+    return groups
+
+
 def order_by_length(lengths: Lengths) -> NDArray[np.int64]:
     """Give the order in which neighbours are alike on both sides, ties as they stand.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt_cli.batches import BatchSize, cut, pad
+from nmt_cli.batches import BatchSize, cut, cut_for, pad
 from nmt_cli.corpus.lines import is_blank
 from nmt_cli.errors import NmtError, NmtWarning, is_out_of_memory
 from nmt_cli.models import Seq2Seq, Vocabulary, architecture
@@ -145,9 +145,8 @@ def search_all(
     keys = range(len(sources)) if keys is None else keys
     lengths = [len(source) for source in sources]
     order = sorted(range(len(sources)), key=lengths.__getitem__, reverse=True)
-    if isinstance(searcher, Workers):
-        size = size.at_most(-(-sum(lengths) // len(searcher)))  # some for everyone
-    groups = cut(order, lengths, size)
+    workers = len(searcher) if isinstance(searcher, Workers) else 1
+    groups = cut_for(workers, order, lengths, size) if workers > 1 else cut(order, lengths, size)
     tasks = [
         Task([sources[i] for i in group], [keys[i] for i in group], options, expand)
         for group in groups

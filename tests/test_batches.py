@@ -11,6 +11,7 @@ from nmt_cli.batches import (
     TrainingBatches,
     collate,
     cut,
+    cut_for,
     pad,
     with_ends,
 )
@@ -123,3 +124,18 @@ def test_pad_keeps_rows_apart():
     rows, mask = pad([[1, 2], [3]])
     assert rows.tolist() == [[1, 2], [3, 0]]
     assert mask.tolist() == [[True, True], [True, False]]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 64, 999, 1000, 4000])
+@pytest.mark.parametrize("workers", [2, 3])
+def test_each_worker_gets_as_many_groups_of_like_size(count, workers):
+    lengths = np.random.default_rng(1).integers(2, 40, count).tolist()
+    order = sorted(range(count), key=lengths.__getitem__, reverse=True)
+    size = BatchSize(tokens=2048)
+    groups = cut_for(workers, order, lengths, size)
+    assert [index for group in groups for index in group] == order
+    tokens = [len(group) * lengths[group[0]] for group in groups]
+    assert max(tokens) <= max(2048, max(lengths))
+    if count > 10:
+        assert len(groups) % workers == 0 and min(tokens[:-1]) > 0.9 * max(tokens)
+    assert len(groups) <= -(-len(cut(order, lengths, size)) // workers) * workers
