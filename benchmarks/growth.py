@@ -51,7 +51,7 @@ def step(arch: str, length: int, batch_tokens: int, vocabulary: int) -> tuple[fl
 
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    count = max(1, batch_tokens // (length + 1))
+    count = max(1, batch_tokens // (length + 2))  # one batch, with both ends of the target
     rows = torch.randint(EOS + 1, vocabulary, (2, count, length)).tolist()
     pairs = [with_ends(src, tgt) for src, tgt in zip(*rows, strict=True)]
     stepper = Stepper(arch, {}, pairs, vocabulary, "fp32", batch_tokens)
@@ -108,7 +108,7 @@ def write_corpus(path: Path, pairs: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--archs", nargs="+", default=["transformer", "lstm-attn", "mamba"])
+    parser.add_argument("--archs", nargs="*", default=["transformer", "lstm-attn", "mamba"])
     parser.add_argument("--step", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.step:
@@ -140,15 +140,18 @@ def main() -> None:
             command = ["train", "-a", "lstm", "--size", "tiny", "-d", str(folder / "corpus.tsv")]
             command += ["--valid", few, "--test", few]
             command += [
+                "-s",
+                "en",
+                "-t",
+                "de",
                 "--vocab-size",
                 "1000",
                 "--steps",
                 "1",
                 "-o",
                 str(run),
-                "--overwrite",
-                "--quiet",
             ]
+            command += ["--overwrite", "--quiet"]
             points.append(Point(size, *process(command)))
         results["corpus"] = show("nmt train, one step: pairs in the corpus", points)
         points = []
