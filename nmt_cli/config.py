@@ -35,7 +35,7 @@ _AT_LEAST_ONE = {
 _AT_MOST = {
     "seed": LARGEST_SEED, "threads": MOST_THREADS, "label_smoothing": 0.99, "subword_sampling": 1,
 }  # fmt: skip
-"""The largest values of some; no other number is above ``MANY``."""
+"""The largest values of some; no other whole number is above ``MANY``."""
 _GENERATED_DROPOUT = 0.0
 _GENERATED_SMOOTHING = 0.0
 
@@ -225,7 +225,7 @@ class Config:
         for _, values in (*parts.values(), (TrainingOptions, self.training)):
             for field, value in values.items():
                 smallest = 1 if field in _AT_LEAST_ONE else 0
-                most = _AT_MOST.get(field, MANY)
+                most = _AT_MOST.get(field, MANY if isinstance(value, int) else math.inf)
                 if isinstance(value, int | float) and not smallest <= value <= most:
                     return field
         return None

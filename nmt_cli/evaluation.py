@@ -191,7 +191,13 @@ def make_sample(
     unit: Unit | None = None,
     src_tokenizer: Tokenizer | None = None,
 ) -> Sample:
-    """Measure the sources of a test set and choose its buckets."""
+    """Measure the sources of a test set and choose its buckets.
+
+    Raises:
+        NmtError: if it is empty, or is to be measured in tokens without a tokenizer.
+    """
+    if not pairs.pairs:
+        raise NmtError(f"{pairs.name}: holds no pairs, so there is nothing to judge by")
     sources = [pair.src for pair in pairs.pairs]
     unit = unit or length_unit(pairs.src_lang)
     if unit == "token":

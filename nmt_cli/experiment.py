@@ -205,13 +205,8 @@ def _stored_config(folder: RunFolder) -> Config:
     """Read what a run was asked to do, and compare it with what it says that it is."""
     path, stored = folder.path / "config.json", folder.config()
     config = Config.from_json(stored["request"], str(path))
-    tokenizer = json.loads(json.dumps(dataclasses.asdict(config.tokenizer)))
-    for name, asked in (
-        ("arch", config.arch),
-        ("options", config.options),
-        ("tokenizer", tokenizer),
-    ):
-        if stored[name] != asked:
+    for name in ("arch", "options", "tokenizer"):
+        if stored[name] != stored["request"][name]:
             raise NmtError(
                 f"{path}: damaged: its {name} is not that of its request, so what is trained would "
                 "not be what is tested; put the run's own config.json back"

@@ -45,22 +45,8 @@ def pairs_to_judge(
     """Read the pairs asked for, or else the test split that the runs recorded.
 
     Raises:
-        NmtError: if what is asked for contradicts itself, cannot be read or is empty.
+        NmtError: if what is asked for contradicts itself or cannot be read.
     """
-    pairs = _pairs_to_judge(runs, data, split, src, ref, request)
-    if not pairs.pairs:
-        raise NmtError(f"{pairs.name}: holds no pairs, so there is nothing to judge by")
-    return pairs
-
-
-def _pairs_to_judge(
-    runs: list[RunFolder],
-    data: str | None,
-    split: str | None,
-    src: Path | None,
-    ref: Path | None,
-    request: Request,
-) -> PairList:
     from nmt_cli.corpus.splits import load_one
 
     if (src is None) != (ref is None):

@@ -63,8 +63,10 @@ class Progress:
                 raise ValueError(f"{wrong} is {values[wrong]!r}")
             for name, value in values.items():
                 most = MOST_ROLLBACKS if name == "rollbacks" else MANY
-                least = -math.inf if name == "mean" else 1 if name == "parts" else 0
-                if isinstance(value, int | float) and not least <= value <= most:
+                least = 1 if name == "parts" else 0
+                if isinstance(value, int) and value > most:
+                    raise ValueError(f"{name} is {value!r}")
+                if isinstance(value, int | float) and value < least:
                     raise ValueError(f"{name} is {value!r}")
 
     @property

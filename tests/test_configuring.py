@@ -77,6 +77,12 @@ def test_a_run_from_the_weights_of_another_is_made_again_from_its_config(folder)
     assert two.read_bytes() == three.read_bytes()
 
 
+def test_what_the_command_line_takes_a_run_may_hold(folder):
+    endless = ("--minutes", 1e12, "--max-ratio", 1e12, "--clip-norm", 1e12, "--steps", 1)
+    text(nmt("train", "--config", "run.toml", *endless, "-o", "R", cwd=folder))
+    text(nmt("train", "--resume", "R", "--steps", 2, cwd=folder))
+
+
 @pytest.mark.slow
 def test_a_run_is_made_again_from_its_own_config(folder):
     text(nmt("train", "--config", "run.toml", "-o", "one", cwd=folder))

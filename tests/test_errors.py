@@ -247,6 +247,7 @@ STATE_DAMAGES = [
     ("step-200/state.json", lambda p: change_state(p, parts=0), "parts"),
     ("step-200/state.json", lambda p: change_state(p, seconds=math.inf), "seconds"),
     ("step-200/state.json", lambda p: change_state(p, health={"seen": -1}), "seen"),
+    ("step-200/state.json", lambda p: change_state(p, health={"square": -0.5}), "square"),
     ("step-200/state.json", lambda p: change_state(p, position=[0, 0.5]), "batch"),
     ("step-200/best.safetensors", lambda p: of_another_run(p), "of another run"),
     ("../config.json", lambda p: change(p, options={"d_model": 128}), "options is not that"),

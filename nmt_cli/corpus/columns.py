@@ -8,6 +8,7 @@ showing the columns and the first row.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
@@ -102,6 +103,11 @@ def find_language(codes: Iterable[str], language: str) -> str | None:
     exact = [code for code in listed if code.lower() == wanted]
     near = [code for code in listed if re.split("[-_]", code.lower())[0] == wanted]
     return next(chain(exact, near), None)
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """Give the first of some names that stands there more than once."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def one_line(text: str) -> str:

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.corpus.columns import COMMON_NAMES, Row, numbered, read_rows
+from nmt_cli.corpus.columns import COMMON_NAMES, Row, numbered, read_rows, repeated
 from nmt_cli.corpus.lines import OPENERS, is_blank, read_lines
 from nmt_cli.corpus.pairs import PairStream, Request
 from nmt_cli.errors import NmtError
@@ -75,12 +75,12 @@ def _names(path: Path, fields: list[str], request: Request) -> tuple[list[str], 
     by_number = asked is not None and all(c.isdecimal() and c not in fields for c in asked)
     known = {request.src_lang, request.tgt_lang, *COMMON_NAMES}
     is_header = not by_number or bool(known & {field.strip().lower() for field in fields})
-    twice = sorted({name for name in fields if fields.count(name) > 1})
-    if by_number and (twice or not is_header):
+    twice = repeated(fields)
+    if by_number and (twice is not None or not is_header):
         return [str(n) for n in range(1, len(fields) + 1)], is_header
-    if twice:
+    if twice is not None:
         raise NmtError(
-            f"{path}:1: two columns are called {twice[0]!r}; give --columns by number, such as 1,2"
+            f"{path}:1: two columns are called {twice!r}; give --columns by number, such as 1,2"
         )
     return fields, True
 
@@ -150,8 +150,7 @@ def _of_different_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object, of which no value hides another."""
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = repeated(name for name, _ in pairs) or ""
         raise ValueError(f"{twice[:_SHOWN]!r} stands twice in an object")
     return made
 
@@ -187,9 +186,9 @@ def read_parquet(path: Path, request: Request) -> PairStream:
     def rows() -> Iterator[Row]:
         try:
             with pyarrow.parquet.ParquetFile(path) as file:
-                names = file.schema_arrow.names
-                if twice := sorted({name for name in names if names.count(name) > 1}):
-                    raise NmtError(f"{path}: two columns are called {twice[0]!r}; rename one")
+                twice = repeated(file.schema_arrow.names)
+                if twice is not None:
+                    raise NmtError(f"{path}: two columns are called {twice!r}; rename one")
                 for batch in file.iter_batches():
                     yield from batch.to_pylist()
         except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:

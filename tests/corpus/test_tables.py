@@ -153,6 +153,7 @@ def test_csv_by_semicolons_and_without_names(tmp_path):
         ("a.csv", 'en,fr\na,"b\nc,d\n', "a.csv:2"),
         ("a.csv", "en,fr\na,b\nc,d,e\n", "a.csv:3"),
         ("a.csv", "en,en\na,b\n", "two columns are called 'en'"),
+        ("a.csv", "en,fr,,\na,b,c,d\n", "two columns are called ''"),
         ("a.jsonl", '{"en": "a", "fr": "b"}\n{"en": \n', "a.jsonl:2"),
         ("a.jsonl", '{"en": "a", "fr": "b"}\n[1]\n', "a.jsonl:2"),
         ("a.jsonl", '{"en": "a", "fr": 3}\n', "a.jsonl:1: '3' is no text"),
