@@ -647,3 +647,15 @@ def test_a_signal_saves_and_training_goes_on(tmp_path):
         training.wait()
     step = int(latest.read_text().strip().removeprefix("step-"))
     text(nmt("train", "--resume", "R", "--steps", step + 1, cwd=tmp_path))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("place", ["stdout", "-o"])
+def test_a_full_disk_is_said_with_path_and_reason(trained, place):
+    program, out = Path(sys.executable).with_name("nmt"), ["-o", "/dev/full"]
+    with open("/dev/full" if place == "stdout" else "/dev/null", "wb") as stdout:
+        result = subprocess.run(
+            [program, "translate", "-m", trained, *([] if place == "stdout" else out)],
+            input=b"The ferry.\n", stdout=stdout, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    expect_error(result, 1, "output" if place == "stdout" else "/dev/full", "No space left")
