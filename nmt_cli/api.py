@@ -10,7 +10,6 @@ translation.text, translation.score, translation.attention.shape
 from __future__ import annotations
 
 import base64
-import difflib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -24,7 +23,7 @@ from nmt_cli.batches import BatchSize
 from nmt_cli.config import Asked, resolve
 from nmt_cli.corpus.pairs import Pair, Request
 from nmt_cli.display import report_table
-from nmt_cli.errors import NmtError
+from nmt_cli.errors import NmtError, did_you_mean
 from nmt_cli.evaluation import Report, make_sample, translate_sample
 from nmt_cli.evaluation import evaluate as judge
 from nmt_cli.judging import pairs_to_judge
@@ -238,8 +237,7 @@ def train(
     """
     for name in asked:
         if name not in Asked.__annotations__:
-            near = difflib.get_close_matches(name, Asked.__annotations__, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(name, Asked.__annotations__)
             raise TypeError(f"train() has no option {name}{hint}")
     config = resolve(asked)
     folder = RunFolder(Path(out) if out is not None else DEFAULT_ROOT / config.arch)

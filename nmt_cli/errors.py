@@ -1,5 +1,10 @@
 """The one exception and the one warning that a user sees, each as one line on stderr."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
 
 class NmtError(Exception):
     """Bad usage or bad input: shown as ``error: message`` with exit code 2.
@@ -14,6 +19,12 @@ class WorkFailed(NmtError):
     """The input was good but the work failed (diverged, disk full): exit code 1."""
 
     exit_code = 1
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Give what a message ends in when a name is unknown: the nearest of those known, if any."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 class NmtWarning(UserWarning):

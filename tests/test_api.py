@@ -98,6 +98,6 @@ def test_defaults_are_those_of_the_command_line():
 
 
 def test_an_option_that_there_is_not_is_refused(tmp_path):
-    with pytest.raises(TypeError, match=r"no option step; did you mean steps\?"):
+    with pytest.raises(TypeError, match=r"no option step; did you mean 'steps'\?"):
         nmt_cli.train(tmp_path / "R", arch="lstm", step=3)  # type: ignore[call-arg]
     assert not (tmp_path / "R").exists()

@@ -97,7 +97,7 @@ def test_a_run_is_made_again_from_its_own_config(folder):
     ("content", "mentions"),
     [
         ('symbol = "<num>"', ["run.toml", "symbol", "a list of texts"]),
-        ("step = 3", ["run.toml", "step", "did you mean steps?"]),
+        ("step = 3", ["run.toml", "step", "did you mean 'steps'?"]),
         ("steps = 3\nsteps = x", ["run.toml", "line 2"]),
         ("steps = 0", ["run.toml", "steps", "1"]),
         ("steps = true", ["run.toml", "steps = true"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 import typer
 
-from nmt_cli.errors import NmtError
+from nmt_cli.errors import NmtError, did_you_mean
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -43,10 +42,8 @@ def take_from_file(ctx: typer.Context, path: Path | None) -> Path | None:
     for key, value in _read(path).items():
         name = key.replace("-", "_")
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?; " if near else ""
-            there = ", ".join(sorted(known))
-            raise NmtError(f"{path}: {key}: no option of nmt train; {hint}there are: {there}")
+            there = ", ".join(sorted(known)) + did_you_mean(name, known)
+            raise NmtError(f"{path}: {key}: no option of nmt train; there are: {there}")
         if name in given or (name == "options" and "option" in given):
             raise NmtError(f"{path}: {key}: is given twice, with a dash and an underscore")
         if name == "options":

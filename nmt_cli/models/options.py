@@ -7,7 +7,6 @@ to ``nmt archs NAME``, ``-O layers=2``, a config file and ``config.json`` alike.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from typing import (
     Annotated,
@@ -20,7 +19,7 @@ from typing import (
     get_type_hints,
 )
 
-from nmt_cli.errors import NmtError
+from nmt_cli.errors import NmtError, did_you_mean
 
 OptionsT = TypeVar("OptionsT")
 
@@ -79,10 +78,9 @@ def parse(options: type[OptionsT], given: Mapping[str, Any], owner: str) -> Opti
     for raw, value in given.items():
         name = raw.replace("-", "_")
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
             raise NmtError(
-                f"{owner} has no option {raw!r}; {hint}it has: {', '.join(sorted(known))}"
+                f"{owner} has no option {raw!r}; it has: {', '.join(sorted(known))}"
+                + did_you_mean(name, known)
             )
         values[name] = _convert(known[name], value)
     return options(**values)
@@ -105,9 +103,10 @@ def _convert(option: Option, value: Any) -> Any:
         choices = get_args(option.type)
         if text in choices:
             return text
-        near = difflib.get_close_matches(text, choices, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise NmtError(f"{option.name}={text}: must be one of {', '.join(choices)}{hint}")
+        raise NmtError(
+            f"{option.name}={text}: must be one of {', '.join(choices)}"
+            + did_you_mean(text, choices)
+        )
     if option.type is bool:
         if text.lower() in _TRUE | _FALSE:
             return text.lower() in _TRUE
