@@ -1,8 +1,7 @@
 """A run folder: what is in it, and how it is written and read without ever being half there.
 
-Nothing in it is a pickle. ``model.safetensors`` holds the best weights; ``last/step-N`` holds
-the resumable state and is named by ``last/LATEST``, which is renamed over only when the new
-state is whole on disk.
+Nothing in it is a pickle. ``model.safetensors`` holds the best weights, ``last`` what training
+goes on from.
 """
 
 from __future__ import annotations
@@ -23,11 +22,12 @@ from torch import Tensor
 from nmt_cli import __version__, replacing
 from nmt_cli.corpus.preflight import Fingerprints
 from nmt_cli.errors import NmtError, WorkFailed
-from nmt_cli.files import flush, json_text, write_whole
+from nmt_cli.files import json_text, write_whole
 from nmt_cli.locking import held
 from nmt_cli.models.base import Seq2Seq
+from nmt_cli.states import States
 from nmt_cli.tokenizer import Normalization, TextRule, Tokenizer
-from nmt_cli.untrusted import as_safetensors, read_bytes, read_json, read_tensors, run_of
+from nmt_cli.untrusted import as_safetensors, read_bytes, read_json, read_tensors, require_own
 
 FORMAT = 1
 _NEEDED = {
@@ -54,8 +54,6 @@ _UNFINISHED = re.compile(
 )
 """What the trainer calls a file or a state that is not whole yet."""
 DEFAULT_ROOT = Path("checkpoints")
-_BEST = "best.safetensors"
-_STATE = re.compile(r"step-[0-9]{1,12}")
 _DTYPES = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
 """Of weights."""
 
@@ -120,6 +118,15 @@ class RunFolder:
         """Tell a run's ``config.json``, of any format, from those of other tools."""
         return isinstance(config, dict) and {"format", "arch", "data_hash"} <= config.keys()
 
+    @property
+    def states(self) -> States:
+        """The resumable states, beside the best weights."""
+        return States(self._files / "last", self._files / WEIGHTS, self._mark())
+
+    def _mark(self) -> str | None:
+        """Give what all tensors of this run bear; those of an older nmt bear none."""
+        return self.config().get("id")
+
     def can_be_resumed(self) -> bool:
         """Tell whether a state was saved."""
         return (self.path / "last" / "LATEST").is_file()
@@ -128,8 +135,7 @@ class RunFolder:
         """Give the steps taken until the end or, of a run in training, until its last save."""
         saved = 0
         with suppress(NmtError):
-            if newest := self._newest_state():
-                saved = int(newest.name.removeprefix("step-"))
+            saved = self.states.step()
         return max(self.config()["step"], saved)
 
     def size(self) -> int:
@@ -317,7 +323,7 @@ class RunFolder:
 
     def write_weights(self, weights: dict[str, Tensor]) -> None:
         """Replace ``model.safetensors``."""
-        write_whole(self._files / WEIGHTS, as_safetensors(weights, self.config().get("id")))
+        write_whole(self._files / WEIGHTS, as_safetensors(weights, self._mark()))
 
     def load_weights(self, model: Seq2Seq) -> None:
         """Copy ``model.safetensors`` into a model of the same shape.
@@ -326,7 +332,7 @@ class RunFolder:
             NmtError: if the file is not there, is corrupt, or does not fit.
         """
         path = self._weights_path()
-        self._require_own(path)
+        require_own(path, self._mark())
         weights = read_tensors(path)
         self._check_shapes({name: tuple(tensor.shape) for name, tensor in weights.items()}, model)
         for name, tensor in weights.items():
@@ -385,7 +391,7 @@ class RunFolder:
         tensor = torch.from_numpy(np.unique(fingerprints))
         write_whole(
             self._files / "training-pairs.safetensors",
-            as_safetensors({"pairs": tensor}, self.config().get("id")),
+            as_safetensors({"pairs": tensor}, self._mark()),
         )
 
     def fingerprints(self) -> Fingerprints:
@@ -393,89 +399,12 @@ class RunFolder:
         path = self._files / "training-pairs.safetensors"
         if not path.is_file():
             return np.array([], np.int64)
-        self._require_own(path)
+        require_own(path, self._mark())
         tensors = read_tensors(path)
         pairs = tensors.get("pairs")
         if pairs is None or pairs.dtype != torch.int64 or pairs.ndim != 1:
             raise NmtError(f"{path}: damaged: has no 'pairs', one row of 64-bit numbers")
         return pairs.numpy()
-
-    def save_state(self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Write the resumable state of a step, then drop older ones.
-
-        The best weights of that moment are linked in, so that resuming can go back to them.
-
-        Raises:
-            WorkFailed: if it cannot be written; the state before stays the newest.
-        """
-        last = self._files / "last"
-        target, partial = last / f"step-{step}", last / f".step-{step}.part"
-        if target.is_dir() and self._newest_state() == target:
-            return  # that state already; to write it anew would leave a moment without any
-        try:
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-            whole = as_safetensors(tensors, self.config().get("id"))
-            write_whole(partial / "state.safetensors", whole)
-            write_whole(partial / "state.json", json.dumps(values) + "\n")
-            best = self._files / WEIGHTS
-            if best.is_file():
-                _link_or_copy(best, partial / _BEST)
-            flush(partial)
-            shutil.rmtree(target, ignore_errors=True)
-            partial.rename(target)
-            flush(last)
-            write_whole(last / "LATEST", f"step-{step}\n")
-        except OSError as error:
-            raise WorkFailed(f"{target}: cannot be saved: {error.strerror or error}") from None
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-        for old in last.iterdir():
-            if old.is_dir() and old != target:
-                shutil.rmtree(old, ignore_errors=True)
-
-    def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Read the newest resumable state.
-
-        Raises:
-            NmtError: if there is none or it is corrupt.
-        """
-        folder = self._newest_state()
-        if folder is None:
-            raise NmtError(f"{self.path}: has no resumable state (last/LATEST); train it anew")
-        self._require_own(folder / "state.safetensors")
-        tensors = read_tensors(folder / "state.safetensors")
-        values = read_json(folder / "state.json")
-        if not isinstance(values, dict):
-            raise NmtError(f"{folder / 'state.json'}: damaged: is no table of values")
-        if (folder / _BEST).is_file():
-            self._require_own(folder / _BEST)
-        return tensors, values
-
-    def put_best_back(self) -> None:
-        """Take the best weights of the moment when the newest state was saved.
-
-        Where nothing had been validated by then, the weights that are there stay until the
-        first validation replaces them.
-        """
-        folder = self._newest_state()
-        if folder is not None and (folder / _BEST).is_file():
-            write_whole(self._files / WEIGHTS, (folder / _BEST).read_bytes())
-
-    def _require_own(self, path: Path) -> None:
-        """Refuse tensors that another run has written; those of an older nmt do not say."""
-        own, found = self.config().get("id"), run_of(path)
-        if own and found and own != found:
-            raise NmtError(f"{path}: is of another run than config.json; put the run's own back")
-
-    def _newest_state(self) -> Path | None:
-        latest = self._files / "last" / "LATEST"
-        if not latest.is_file():
-            return None
-        name = read_bytes(latest, most=100).decode("utf-8", "replace").strip()
-        if not _STATE.fullmatch(name):
-            raise NmtError(f"{latest}: damaged: names no state, such as step-1")
-        return self._files / "last" / name
 
     def truncate_log(self, size: int) -> bool:
         """Drop log lines written after the state that is resumed from, or torn; tell of lost ones.
@@ -533,14 +462,6 @@ def _finished(run: RunFolder) -> str:
         return str(run.config().get("finished") or "")
     except NmtError:
         return ""
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-        flush(target)
 
 
 def same_vocabulary(tokenizers: Iterable[Tokenizer]) -> bool:

@@ -28,12 +28,18 @@ def as_safetensors(tensors: dict[str, Tensor], run: str | None = None) -> bytes:
     return bytes(save(plain, {"run": run} if run else None))
 
 
-def run_of(path: Path) -> str | None:
-    """Read the mark of the run that such a file is of, if it has one.
+def require_own(path: Path, run: str | None) -> None:
+    """Refuse such a file of another run than ``run`` marks, where both bear a mark.
 
     Raises:
-        NmtError: if it is damaged or no file.
+        NmtError: if it is of another, is damaged, or no file.
     """
+    found = _run_of(path)
+    if run and found and run != found:
+        raise NmtError(f"{path}: is of another run than config.json; put the run's own back")
+
+
+def _run_of(path: Path) -> str | None:
     from safetensors import SafetensorError, safe_open
 
     require_plain(path)

@@ -23,7 +23,7 @@ def write_run(folder, mark):
     folder.write_fingerprints([mark])
     folder.append_log({"mark": mark})
     folder.write_weights({"x": torch.tensor(mark)})
-    folder.save_state(mark, {"x": torch.tensor(mark)}, {"mark": mark})
+    folder.states.save(mark, {"x": torch.tensor(mark)}, {"mark": mark})
 
 
 def whole_run(path):
@@ -34,7 +34,7 @@ def whole_run(path):
         *run.fingerprints().tolist(),
         json.loads(run.log_path.read_text())["mark"],
     }
-    tensors, values = run.load_state()
+    tensors, values = run.states.load()
     marks |= {int(tensors["x"]), values["mark"]}
     assert len(marks) == 1
     return marks.pop()
@@ -197,7 +197,7 @@ def test_the_steps_of_a_run_in_training_are_those_of_its_last_save(tmp_path):
     run = RunFolder(tmp_path / "run")
     run.write_config({**CONFIG, "step": 0})
     assert run.steps() == 0
-    run.save_state(500, {"x": torch.tensor(0)}, {})
+    run.states.save(500, {"x": torch.tensor(0)}, {})
     assert RunFolder(run.path).steps() == 500
     run.update_config(step=620)
     assert RunFolder(run.path).steps() == 620
