@@ -48,7 +48,7 @@ class Stepper:
         trainer = Trainer(
             self.model,
             batches,
-            lambda _: Score(0, 0),
+            lambda *_: Score(0, 0),
             resolve_training(config, batches.per_epoch),
             Precision(precision, ""),
             vocab,

@@ -17,13 +17,11 @@ import numpy as np
 import torch
 
 from nmt_cli import __version__, metrics
-from nmt_cli.batches import BatchSize, IdPair, collate, cut
 from nmt_cli.config import Config, resolve_training
 from nmt_cli.divergence import MOST_ROLLBACKS, Diverged
 from nmt_cli.errors import NmtError, WorkFailed
 from nmt_cli.evaluation import Report, evaluate, make_sample, translate_sample
-from nmt_cli.events import Event, RolledBack, SaveDue, Score, Skipped, Step, Stopped, Validated
-from nmt_cli.loss import smoothed_cross_entropy
+from nmt_cli.events import Event, RolledBack, SaveDue, Skipped, Step, Stopped, Validated
 from nmt_cli.models import Seq2Seq, architecture, parameter_count
 from nmt_cli.models.options import parse
 from nmt_cli.precision import (
@@ -34,27 +32,12 @@ from nmt_cli.precision import (
 )
 from nmt_cli.preparation import Preparation
 from nmt_cli.runs import RunFolder
-from nmt_cli.search import Hypothesis, SearchOptions
-from nmt_cli.teacher_forcing import LOSS_ROWS, target_hidden
+from nmt_cli.search import SearchOptions
 from nmt_cli.training import Trainer
-from nmt_cli.translation import (
-    Alignment,
-    Output,
-    Searcher,
-    Translation,
-    Translator,
-    attends,
-    load_translator,
-    search_all,
-)
+from nmt_cli.translation import load_translator
+from nmt_cli.validation import Sampled, Validation
 from nmt_cli.watching import Note, Watcher
 from nmt_cli.workers import choose_workers
-
-VALIDATION_SENTENCES = 500
-"""Validation translates at most so many sentences, the first ones, greedily."""
-SAMPLES = 5
-"""Translations of so many of them, always the same, are logged."""
-_VALIDATION_BATCH = BatchSize(tokens=4096)
 
 
 class Prepared(NamedTuple):
@@ -63,18 +46,6 @@ class Prepared(NamedTuple):
     last_step: int | None
     per_epoch: int
     step: int
-
-
-class Sampled(NamedTuple):
-    """What the model makes of a fixed validation sentence by now."""
-
-    number: int
-    """Of the sentence, from 1."""
-    source: str
-    reference: str
-    translation: str
-    attention: Alignment | None
-    """If the watcher wants it and there is any."""
 
 
 class Evaluated(NamedTuple):
@@ -233,7 +204,6 @@ class _Session:
         self.log_size = 0
         self.learnt_before = np.array([], np.int64)
         """Fingerprints of what the parent learnt from, and so this run, too."""
-        self.samples: list[Sampled] = []
 
     def read_data(self) -> Iterator[RunEvent]:
         if self.precision.warning:
@@ -255,72 +225,26 @@ class _Session:
         batches = yield from self.data.batches(self.model.max_positions)
         self.per_epoch = math.ceil(batches.per_epoch / config.training.get("accumulate", 1))
         self.options = resolve_training(config, self.per_epoch)
-        valid = list(self.data.valid_pairs(self.model.max_positions))
-        left_out = len(self.data.splits.valid.pairs) - len(valid)
+        self.validation = Validation(
+            self.data.valid_pairs(self.model.max_positions),
+            self.data.tokenizers,
+            self._bleu(),
+            self.watcher.wants_attention,
+        )
+        left_out = len(self.data.splits.valid.pairs) - len(self.validation)
         longest = f"more than {self.model.max_positions} tokens"
-        if not valid:
+        if not len(self.validation):
             raise NmtError(f"every validation pair has {longest}; raise -O max_positions")
         if left_out:
             yield Note(f"valid: {left_out} pairs of {longest} are left out")
-        self.valid_references = [reference for reference, _ in valid]
-        self.valid_ids = [ids for _, ids in valid]
-        self.bleu = self._bleu()
         self.trainer = Trainer(
-            self.model, batches, self._validate, self.options, self.precision, self.vocab.tgt,
+            self.model, batches, self.validation, self.options, self.precision, self.vocab.tgt,
             compile=self.config.compile,
         )  # fmt: skip
 
     def _bleu(self) -> metrics.Bleu:
         name, _ = metrics.bleu_tokenizer(self.data.splits.train.tgt_lang)
         return metrics.Bleu(name, self.config.tokenizer.lowercase)
-
-    @torch.inference_mode()
-    def _validate(self, model: Seq2Seq) -> Score:
-        lengths = [max(len(pair.src), len(pair.tgt)) for pair in self.valid_ids]
-        order = sorted(range(len(lengths)), key=lengths.__getitem__)
-        loss, tokens = 0.0, 0
-        for group in cut(order, lengths, _VALIDATION_BATCH):
-            batch = collate([self.valid_ids[i] for i in group]).to(self.device)
-            with self.trainer.precision.autocast(self.device):
-                hidden, targets = target_hidden(model, batch)
-                for some, wanted in zip(
-                    hidden.split(LOSS_ROWS), targets.split(LOSS_ROWS), strict=True
-                ):
-                    loss += float(smoothed_cross_entropy(model.project(some), wanted, 0.0))
-            tokens += len(targets)
-        shown = self.valid_ids[:VALIDATION_SENTENCES]
-        found = search_all(
-            Searcher(model, self.trainer.precision),
-            [pair.src for pair in shown],
-            SearchOptions(beam=1),
-            _VALIDATION_BATCH,
-        )
-        written = [self.data.tokenizers.tgt.decode(list(best[0].tokens)) for best in found]
-        references = self.valid_references[: len(written)]
-        best = [hypotheses[0] for hypotheses in found[:SAMPLES]]
-        self.samples = [
-            Sampled(number, self.data.tokenizers.src.decode(pair.src), reference, text, attention)
-            for number, (pair, reference, text, attention) in enumerate(
-                zip(shown, references, written, self._attention(model, shown, best), strict=False),
-                start=1,
-            )
-        ]
-        bleu = self.bleu.score(self.bleu.statistics(written, references).sum(axis=0))
-        return Score(bleu, loss / tokens)
-
-    def _attention(
-        self, model: Seq2Seq, pairs: list[IdPair], best: list[Hypothesis]
-    ) -> list[Alignment | None]:
-        """Give the attention of each hypothesis, if somebody wants to see it and there is any."""
-        if not self.watcher.wants_attention or not attends(model):
-            return [None] * len(best)
-        translator = Translator(model, *self.data.tokenizers, self.trainer.precision)
-        return [
-            translator.align(
-                Translation(tuple(pair.src[:-1]), [Output("", h.score, h.tokens)], None)
-            )
-            for pair, h in zip(pairs, best, strict=False)
-        ]
 
     def write_folder(self) -> None:
         config, train = self.config, self.data.splits.train
@@ -369,7 +293,7 @@ class _Session:
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def restore(self) -> Iterator[RunEvent]:
-        tensors, values = self.folder.load_state()
+        tensors, values = self.folder.states.load()
         try:
             self.trainer.restore(tensors, values["trainer"])
             self.log_size = int(values["log_size"])
@@ -389,7 +313,7 @@ class _Session:
             raise NmtError(
                 f"{self.folder.path}: has finished ({reason}); to train it further, {more}"
             )
-        self.folder.put_best_back()
+        self.folder.states.put_best_back()
         yield Note(f"going on after step {self.trainer.progress.step}")
         before = self.folder.config()["training"].get("last_step")
         if self.options.schedule == "cosine" and self.options.last_step != before:
@@ -413,7 +337,7 @@ class _Session:
             self._keep(event)
             yield event
             if isinstance(event, Validated):
-                yield from self.samples
+                yield from self.validation.samples
             if isinstance(event, Stopped) and event.interrupted:
                 yield self._how_to_go_on(event.step)
                 return
@@ -432,9 +356,9 @@ class _Session:
                 if progress.rollbacks >= MOST_ROLLBACKS:
                     after = f" (after {MOST_ROLLBACKS} rollbacks)"
                     raise Diverged(f"{error}{after}{self._what_remains()}") from None
-                tensors, values = self.folder.load_state()
+                tensors, values = self.folder.states.load()
                 self.trainer.roll_back(tensors, values["trainer"])
-                self.folder.put_best_back()
+                self.folder.states.put_best_back()
                 now = self.trainer.progress
                 yield RolledBack(now.step, steps + 1, str(error), now.lr_factor)
 
@@ -478,7 +402,7 @@ class _Session:
                             "reference": sample.reference,
                             "translation": sample.translation,
                         }
-                        for sample in self.samples
+                        for sample in self.validation.samples
                     ],
                     "seconds": event.seconds,
                     "time": time.time(),
@@ -486,7 +410,7 @@ class _Session:
             )
         elif isinstance(event, SaveDue):
             tensors, values = self.trainer.state()
-            self.folder.save_state(
+            self.folder.states.save(
                 event.step, tensors, {"trainer": values, "log_size": self.log_size}
             )
             self._take_place()

@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 from nmt_cli.errors import NmtError
 from nmt_cli.events import Step, Stopped, Validated
-from nmt_cli.experiment import Evaluated, Prepared, RunEvent, Sampled
+from nmt_cli.experiment import Evaluated, Prepared, RunEvent
 from nmt_cli.files import write_whole
 from nmt_cli.plots import attention_png, length_curve_png
+from nmt_cli.validation import Sampled
 
 PROJECT = "nmt"
 """The name under which hosted trackers gather runs."""

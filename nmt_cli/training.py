@@ -91,7 +91,7 @@ class Trainer:
         self,
         model: Seq2Seq,
         batches: TrainingBatches,
-        validate: Callable[[Seq2Seq], Score],
+        validate: Callable[[Seq2Seq, Precision], Score],
         options: TrainingOptions,
         precision: Precision,
         tgt_vocab: int,
@@ -315,7 +315,7 @@ class Trainer:
         current = _copy_of(self.model)
         _put(self.average.at_validation(current), self.model)
         self.model.eval()
-        score = self._validate(self.model)
+        score = self._validate(self.model, self.precision)
         self.model.train()
         health = progress.health
         sound = health.sound and not health.absurd(score.loss, self._guessing)

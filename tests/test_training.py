@@ -51,7 +51,7 @@ def make_trainer(scores=None, precision=FP32, arch="lstm-attn", **changes):
         kind.options(**{**kind.sizes["tiny"], "dropout": 0.2}), Vocabulary(V, V, True)
     )
     given = iter(scores or [])
-    validate = lambda _: next(given, Score(0.0, 1.0))  # noqa: E731
+    validate = lambda *_: next(given, Score(0.0, 1.0))  # noqa: E731
     batches = TrainingBatches(HeldIds(make_pairs()), BatchSize(30), seed=1)
     return Trainer(model, batches, validate, options(**changes), precision, V)
 
@@ -180,7 +180,7 @@ def train_and_watch(average):
     """Train 20 steps, validating every 5, each better: what passed, was validated, was kept."""
     seen, taken = [], []
     trainer = make_trainer(average=average, last_step=20)
-    trainer._validate = lambda model: seen.append(copied_weights(model)) or Score(len(seen), 1.0)
+    trainer._validate = lambda model, _: seen.append(copied_weights(model)) or Score(len(seen), 1.0)
     for event in trainer.run(never):
         if isinstance(event, Step):
             taken.append(copied_weights(trainer.model))

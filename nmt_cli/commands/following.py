@@ -15,8 +15,9 @@ import typer
 
 from nmt_cli.display import Bar, Screen, report_table
 from nmt_cli.events import RolledBack, Skipped, Step, Stopped, Validated, Warned
-from nmt_cli.experiment import Evaluated, Prepared, RunEvent, Sampled
+from nmt_cli.experiment import Evaluated, Prepared, RunEvent
 from nmt_cli.signals import raise_when_interrupted
+from nmt_cli.validation import Sampled
 from nmt_cli.watching import Note, Watcher
 
 if TYPE_CHECKING:

@@ -255,7 +255,7 @@ def test_a_handful_of_pairs_is_fitted_exactly(arch, variant):
         patience=0, last_step=300, minutes=None,
     )  # fmt: skip
     batches = TrainingBatches(HeldIds(pairs), BatchSize(1000), seed=1)
-    trainer = Trainer(model, batches, lambda _: Score(0.0, 1.0), options, Precision("fp32", ""), V)
+    trainer = Trainer(model, batches, lambda *_: Score(0.0, 1.0), options, Precision("fp32", ""), V)
     fitted = (
         knows(model, pairs)
         for event in trainer.run(lambda: False)
