@@ -23,6 +23,8 @@ def named_run(word: str) -> tuple[str, list[RunFolder]]:
         return folder.name, [folder]
     parts = [paths] if Path(paths).exists() else paths.split(",")
     folders = [RunFolder(Path(part)) for part in parts]
+    if len({folder.path.resolve() for folder in folders}) < len(folders):
+        raise NmtError(f"{word}: names a run twice; the mean of seeds is over different runs")
     first = folders[0].config()
     for folder in folders[1:]:
         for key in ("arch", "options", "tokenizer", "data_hash"):

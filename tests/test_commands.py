@@ -304,7 +304,8 @@ def test_eval_of_runs_and_of_files(trained, tmp_path):
     folder = trained.parents[1]
     other = tmp_path / "other.fr"
     other.write_text("".join(f"{tgt} Oui.\n" for _, tgt in PAIRS), encoding="utf-8")
-    args = (f"two={trained},{trained}", "--hyp", f"other={other}", "--buckets", "3,5",
+    copy = shutil.copytree(trained, tmp_path / "copy")
+    args = (f"two={trained},{copy}", "--hyp", f"other={other}", "--buckets", "3,5",
             "--metrics", "bleu,chrf,exact", "--ci",
             "--json", tmp_path / "e.json", "--csv", tmp_path / "e.csv", "--worst", 2,
             "--plot", tmp_path / "e.svg", "--save", tmp_path / "saved")  # fmt: skip

@@ -49,6 +49,8 @@ from tests.conftest import write_pairs
         (("train", "-a", "rnn-attn", "-O", "reach=2"), ["reach=2", "local-m"]),
         (("train", "-a", "gru", "-O", "residual=yes"), ["residual", "layers=2"]),
         (("train", "-a", "transformer", "-O", "max_positions=9"), ["positions=learned"]),
+        (("train", "--epochs", "0"), ["--epochs", "more than 0"]),
+        (("train", "--minutes", "nan"), ["--minutes", "finite"]),
         (("train", "-d", "nowhere", "-s", "en", "-t", "fr"), ["nowhere"]),
         (("train", "--resume", "nowhere"), ["nowhere", "no run here"]),
         (("train", "--schedule", "cosine", "--minutes", "1"), ["--schedule cosine", "--steps"]),
@@ -278,8 +280,13 @@ def test_runs_of_one_system_may_differ_by_seed_alone(trained, tmp_path, fails):
     fails("eval", f"both={trained},R", mentions=["R: its options"])
 
 
-def test_no_output_of_a_seed_overwrites_another_systems(trained, fails):
-    two = f"a={trained},{trained}"
+def test_seeds_of_a_system_are_different_runs(trained, fails):
+    fails("eval", f"a={trained},{trained}/", mentions=["a=", "names a run twice"])
+
+
+def test_no_output_of_a_seed_overwrites_another_systems(trained, tmp_path, fails):
+    shutil.copytree(trained, tmp_path / "R")
+    two = f"a={trained},R"
     fails("eval", two, "--hyp", "a-2=a.tsv", "--save", "out", mentions=["'a-2'", "name them apart"])
 
 

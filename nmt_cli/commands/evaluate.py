@@ -14,14 +14,20 @@ from nmt_cli.checking import MANY
 from nmt_cli.commands import completing
 from nmt_cli.commands.options import (
     Beam,
+    Buckets,
     Columns,
     Device,
     DeviceOption,
     Encoding,
     EncodingErrors,
+    JsonFile,
     LengthPenalty,
     Quiet,
+    Reference,
+    Source,
+    Split,
     SrcLang,
+    TestData,
     TgtLang,
     TranslationPrecision,
     TranslationPrecisionOption,
@@ -61,19 +67,10 @@ def evaluate(
             autocompletion=completing.run_folders,
         ),
     ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option("--data", "-d", help="Test corpus.  (default: the test split of the runs)"),
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Split of the corpus, such as test or valid.")
-    ] = None,
-    src: Annotated[
-        Path | None, typer.Option(parser=as_path, help="Source file, with --ref.")
-    ] = None,
-    ref: Annotated[
-        Path | None, typer.Option(parser=as_path, help="Reference file, with --src.")
-    ] = None,
+    data: TestData = None,
+    split: Split = None,
+    src: Source = None,
+    ref: Reference = None,
     hyp: Annotated[
         list[str] | None,
         typer.Option(metavar="[NAME=]FILE", help="Output of any other system, repeatable."),
@@ -81,9 +78,7 @@ def evaluate(
     src_lang: SrcLang = None,
     tgt_lang: TgtLang = None,
     columns: Columns = None,
-    buckets: Annotated[
-        str | None, typer.Option(help="Upper edges of the buckets.  (default: 10,20,30,40,50)")
-    ] = None,
+    buckets: Buckets = None,
     quantiles: Annotated[
         int | None,
         typer.Option(min=2, max=1000, help="So many buckets of about equal size instead."),
@@ -108,9 +103,7 @@ def evaluate(
             min=1, max=MANY, help="Show the N sentences on which the first two differ most."
         ),
     ] = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE|-", help="Write all as JSON.")
-    ] = None,
+    json_file: JsonFile = None,
     csv_file: Annotated[
         str | None, typer.Option("--csv", metavar="FILE|-", help="Write the table as CSV.")
     ] = None,

@@ -70,6 +70,13 @@ def finite(value: float | None) -> float | None:
     return value
 
 
+def above_zero(value: float | None) -> float | None:
+    """Refuse an end that comes before the first step, as well as nan and inf."""
+    if value is not None and value <= 0:
+        raise typer.BadParameter(f"{value:g} would end before it begins; give more than 0")
+    return finite(value)
+
+
 SrcLang = Annotated[
     str | None, typer.Option("--src-lang", "-s", help="Source language, such as en.")
 ]
@@ -79,6 +86,19 @@ TgtLang = Annotated[
 Columns = Annotated[
     str | None,
     typer.Option(help="Columns of a table, by name or number from 1: SRC,TGT.", metavar="SRC,TGT"),
+]
+TestData = Annotated[
+    str | None,
+    typer.Option("--data", "-d", help="Test corpus.  (default: the test split of the runs)"),
+]
+Split = Annotated[str | None, typer.Option(help="Split of the corpus, such as test or valid.")]
+Source = Annotated[Path | None, typer.Option(parser=as_path, help="Source file, with --ref.")]
+Reference = Annotated[Path | None, typer.Option(parser=as_path, help="Reference file, with --src.")]
+Buckets = Annotated[
+    str | None, typer.Option(help="Upper edges of the buckets.  (default: 10,20,30,40,50)")
+]
+JsonFile = Annotated[
+    str | None, typer.Option("--json", metavar="FILE|-", help="Write all as JSON.")
 ]
 Encoding = Annotated[
     EncodingErrors,

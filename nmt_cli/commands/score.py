@@ -9,17 +9,22 @@ import typer
 
 from nmt_cli.commands import completing
 from nmt_cli.commands.options import (
+    Buckets,
     Columns,
     Device,
     DeviceOption,
     Encoding,
     EncodingErrors,
+    JsonFile,
     Quiet,
+    Reference,
+    Source,
+    Split,
     SrcLang,
+    TestData,
     TgtLang,
     TranslationPrecision,
     TranslationPrecisionOption,
-    as_path,
     check_outputs,
     parse_columns,
     parse_numbers,
@@ -38,32 +43,19 @@ def score(
             help="Run folders; NAME=RUN gives one a name.", autocompletion=completing.run_folders
         ),
     ],
-    data: Annotated[
-        str | None,
-        typer.Option("--data", "-d", help="Pairs to score.  (default: the test split of the runs)"),
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Split of the corpus, such as test or valid.")
-    ] = None,
-    src: Annotated[
-        Path | None, typer.Option(parser=as_path, help="Source file, with --ref.")
-    ] = None,
-    ref: Annotated[
-        Path | None, typer.Option(parser=as_path, help="File of translations, with --src.")
-    ] = None,
+    data: TestData = None,
+    split: Split = None,
+    src: Source = None,
+    ref: Reference = None,
     src_lang: SrcLang = None,
     tgt_lang: TgtLang = None,
     columns: Columns = None,
-    buckets: Annotated[
-        str | None, typer.Option(help="Upper edges of the buckets.  (default: 10,20,30,40,50)")
-    ] = None,
+    buckets: Buckets = None,
     each: Annotated[
         str | None,
         typer.Option(metavar="FILE|-", help="Write log P, tab, tokens for every pair, in order."),
     ] = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE|-", help="Write all as JSON.")
-    ] = None,
+    json_file: JsonFile = None,
     device: DeviceOption = Device.auto,
     precision: TranslationPrecisionOption = TranslationPrecision.auto,
     encoding_errors: Encoding = EncodingErrors.strict,

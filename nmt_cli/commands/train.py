@@ -21,6 +21,7 @@ from nmt_cli.commands.options import (
     Quiet,
     SrcLang,
     TgtLang,
+    above_zero,
     as_path,
     finite,
     given,
@@ -129,7 +130,7 @@ def train(
     epochs: Annotated[
         float | None,
         typer.Option(
-            min=0, callback=finite, help="Stop after so many passes.  (default: 30; on toy fewer)"
+            callback=above_zero, help="Stop after so many passes.  (default: 30; on toy fewer)"
         ),
     ] = None,
     steps: Annotated[
@@ -137,7 +138,7 @@ def train(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0, callback=finite, help="Stop after so many minutes of training."),
+        typer.Option(callback=above_zero, help="Stop after so many minutes of training."),
     ] = None,
     batch_tokens: Annotated[
         int | None,
