@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from nmt_cli.files import write_whole
+
 RAW = Path(__file__).parent / "raw"
 
 
@@ -56,7 +58,7 @@ def measured(run: Path) -> dict[str, Any]:
 def keep(name: str, results: Any) -> None:
     """Write raw results under ``benchmarks/raw``."""
     RAW.mkdir(exist_ok=True)
-    (RAW / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+    write_whole(RAW / f"{name}.json", json.dumps(results, indent=1) + "\n")
 
 
 def row(result: dict[str, Any]) -> str:

@@ -71,6 +71,11 @@ def test_the_tour_runs(tmp_path, monkeypatch):
     assert {"attn", "fixed"} <= {system["name"] for system in evaluation.as_json()["systems"]}
 
 
+@pytest.mark.parametrize("raw", sorted(ROOT.glob("benchmarks/raw/*.json")), ids=lambda raw: raw.stem)
+def test_raw_figures_can_be_read(raw):
+    assert json.loads(raw.read_text("utf-8"))
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_and_options_of_a_page_exist(page):
     text = (ROOT / page).read_text("utf-8")

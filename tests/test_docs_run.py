@@ -87,7 +87,7 @@ def run(folder: Path, line: str) -> None:
 
 
 def test_the_pages_that_a_newcomer_reads_have_commands():
-    assert {"README.md", "data/README.md", "docs/tutorial.md", "docs/evaluation.md"} <= set(
+    assert {"README.md", "docs/own-data.md", "docs/tutorial.md", "docs/evaluation.md"} <= set(
         WITH_COMMANDS
     )
 
