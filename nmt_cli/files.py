@@ -51,10 +51,10 @@ def replace_whole(path: Path, write: Callable[[Path], None]) -> None:
     Raises:
         WorkFailed: if writing fails; nothing half-written stays.
     """
-    path = Path(os.path.realpath(path))  # write through a link, not over it
     if path.exists() and not path.is_file():  # /dev/null, /dev/stdout, a named pipe
         _guarded(path, lambda: write(path))
         return
+    path = Path(os.path.realpath(path))  # write through a link, not over it
     mark = f"{os.getpid()}{secrets.randbelow(10**6):06}"  # two containers may have the same number
     beside = path.with_name(f".{path.stem}.{mark}.part{path.suffix}")
     try:
@@ -94,6 +94,8 @@ def make_whole(folder: Path, write: Callable[[Path], None]) -> None:
     try:
         _guarded(folder, make)
     finally:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
         for path in (beside, old):
             shutil.rmtree(path, ignore_errors=True)
 

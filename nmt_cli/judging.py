@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt_cli.errors import NmtError
 
 if TYPE_CHECKING:
+    from nmt_cli.config import DataConfig
     from nmt_cli.corpus.pairs import PairList, Request
     from nmt_cli.runs import RunFolder
 
@@ -130,7 +132,7 @@ def _pair_files(src: Path, ref: Path, request: Request) -> PairList:
 def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
     """Read the test split that the runs recorded, which must be one and the same."""
     from nmt_cli.config import Config
-    from nmt_cli.corpus.splits import load_splits
+    from nmt_cli.corpus.splits import load_one, load_splits
 
     configs = [
         Config.from_json(run.config()["request"], str(run.path / "config.json")) for run in runs
@@ -145,14 +147,32 @@ def _recorded_test(runs: list[RunFolder], split: str | None) -> PairList:
             f"these runs were tested on different data ({', '.join(sorted(set(names)))}); "
             "say on which to compare them, with -d"
         )
-    data = configs[0].data
-    splits = load_splits(data.spec, data.valid, data.test, data.request())
+    data = replace(configs[0].data, cache=None)  # where files are written is not for a run to say
     if split in {None, "test"}:
-        return splits.test
+        return _as_it_was_tested(runs[0], data)
+    splits = load_splits(data.spec, data.valid, data.test, data.request(), data.spool().collect)
     if split in {"valid", "val", "dev"}:
         return splits.valid
     if split == "train":
         return splits.train
-    from nmt_cli.corpus.splits import load_one
-
     return load_one(data.spec, data.request(), (str(split),), by_name=True)
+
+
+def _as_it_was_tested(run: RunFolder, data: DataConfig) -> PairList:
+    """Read what a run was tested on, and say so if it is not that any more."""
+    from nmt_cli.corpus.preflight import digest, fingerprints_of, preflight
+    from nmt_cli.corpus.splits import load_own_test, load_splits
+
+    config = run.config()
+    request = replace(data.request(), src_lang=config["src_lang"], tgt_lang=config["tgt_lang"])
+    test = load_own_test(data.spec, data.test, request)
+    if test is None:
+        splits = load_splits(data.spec, data.valid, None, data.request(), data.spool().collect)
+        if splits.test.pairs is splits.train.pairs:  # of which training took what it could use
+            splits = preflight(splits, data.limits())[0]
+        test = splits.test
+    recorded = config.get("test_hash")
+    if recorded is None or recorded == digest(fingerprints_of(test.pairs)):
+        return test
+    changed = f"warning: {test.name}: has changed since {run.path} was tested on it"
+    return test._replace(notes=(*test.notes, changed))

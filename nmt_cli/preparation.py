@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -13,7 +12,7 @@ from nmt_cli import tokenized, tokenizer
 from nmt_cli.batches import Draw, HeldIds, IdPair, IdPairs, TrainingBatches, with_ends
 from nmt_cli.config import MOST_HELD, Config
 from nmt_cli.corpus.pairs import Pair, counted
-from nmt_cli.corpus.preflight import Fingerprints, fingerprints_of, preflight
+from nmt_cli.corpus.preflight import Fingerprints, digest, fingerprints_of, preflight
 from nmt_cli.corpus.splits import Splits, load_splits
 from nmt_cli.corpus.spool import Places, SpooledPairs, select
 from nmt_cli.errors import NmtError
@@ -115,11 +114,11 @@ class Preparation:
 
     def data_hash(self) -> str:
         """Hash what a run learns and is chosen by."""
-        return _digest(self.fingerprints, fingerprints_of(self.splits.valid.pairs))
+        return digest(self.fingerprints, fingerprints_of(self.splits.valid.pairs))
 
     def test_hash(self) -> str:
         """Hash what a run is judged by in the end."""
-        return _digest(fingerprints_of(self.splits.test.pairs))
+        return digest(fingerprints_of(self.splits.test.pairs))
 
     def batches(self, max_positions: int | None) -> Generator[Note, None, TrainingBatches]:
         """Encode the training pairs; those that are too long in tokens are left out.
@@ -152,9 +151,9 @@ class Preparation:
         pairs, data = self.splits.train.pairs, self._config.data
         if data.cache is None and not isinstance(pairs, SpooledPairs):
             return HeldIds(self.tokenizers.encode(pairs))
-        digest, folder = _digest(self.fingerprints), data.spool().folder
+        mark, folder = digest(self.fingerprints), data.spool().folder
         with self._watcher.work("encoding", len(pairs)) as advance:
-            ids, path, found = tokenized.store(folder, pairs, digest, self.tokenizers, advance)
+            ids, path, found = tokenized.store(folder, pairs, mark, self.tokenizers, advance)
         size = path.stat().st_size / 1e6
         yield Note(f"{'using' if found else 'wrote'} the corpus as ids: {path} ({size:.1f} MB)")
         return ids
@@ -188,10 +187,3 @@ class Preparation:
         for pair, ids in zip(pairs, self.tokenizers.encode(pairs), strict=True):
             if not max_positions or max(map(len, ids)) <= max_positions:
                 yield pair.tgt, ids
-
-
-def _digest(*fingerprints: Fingerprints) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for some in fingerprints:
-        digest.update(some.astype("<i8").tobytes())
-    return digest.hexdigest()

@@ -56,6 +56,7 @@ class Tracker:
         if isinstance(event, Step | Validated) and event.step < self._step:
             return  # rolled back: a curve is not drawn twice
         if isinstance(event, Prepared):
+            self._step = event.step
             sink.begin(event.step)
         elif isinstance(event, Step):
             self._step = event.step
@@ -152,13 +153,13 @@ class Hosted:
 
     def begin(self, step: int) -> None:
         """Open the run, the one of before if it was resumed."""
-        known = {"id": _identity(self._run, self._name, self._resumed)}
+        known = {"id": _identity(self._run, self._resumed)} if self._name == "wandb" else {}
         self._module.init(
             project=PROJECT,
             name=self._run.name,
             config=dict(self._options),
-            resume="allow",
-            **(known if self._name == "wandb" else {}),
+            resume="allow" if self._resumed else "never",
+            **known,
         )
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
@@ -246,9 +247,9 @@ def _package(option: str, name: str) -> Any:
         raise NmtError(f"{option}: needs its package: pip install {name}") from None
 
 
-def _identity(run: Path, name: str, resumed: bool) -> str:
-    """Give the name by which a tracker knows the run again, kept in the run folder."""
-    kept = run / f"{name}.id"
+def _identity(run: Path, resumed: bool) -> str:
+    """Give the name by which Weights & Biases knows the run again, kept in the run folder."""
+    kept = run / "wandb.id"
     if resumed and kept.is_file():
         return kept.read_text()
     made = uuid.uuid4().hex[:16]

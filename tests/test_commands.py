@@ -326,6 +326,16 @@ def test_eval_of_runs_and_of_files(trained, tmp_path):
     assert (tmp_path / "saved" / "other.txt").read_bytes() == other.read_bytes()
 
 
+def test_eval_says_if_the_recorded_test_has_changed(trained, tmp_path):
+    same = nmt("eval", trained, cwd=trained.parents[1])
+    text(same)
+    assert "has changed" not in same.stderr.decode()
+    write_pairs(tmp_path, PAIRS[1:])
+    other = nmt("eval", trained, cwd=tmp_path)
+    text(other)
+    assert f"has changed since {trained} was tested" in other.stderr.decode()
+
+
 @pytest.mark.slow
 def test_eval_writes_pure_json_to_stdout(trained):
     folder = trained.parents[1]

@@ -71,9 +71,9 @@ def test_the_tour_runs(tmp_path, monkeypatch):
     assert {"attn", "fixed"} <= {system["name"] for system in evaluation.as_json()["systems"]}
 
 
-@pytest.mark.parametrize("raw", sorted(ROOT.glob("benchmarks/raw/*.json")), ids=lambda raw: raw.stem)
-def test_raw_figures_can_be_read(raw):
-    assert json.loads(raw.read_text("utf-8"))
+def test_raw_figures_can_be_read():
+    for raw in ROOT.glob("benchmarks/raw/*.json"):
+        assert json.loads(raw.read_text("utf-8")), raw
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,11 +1,14 @@
-"""Text that other programs read."""
+"""Text that other programs read, and files that appear whole."""
 
 import json
 import math
+import os
+from pathlib import Path
 
 import pytest
 
-from nmt_cli.files import json_text
+from nmt_cli.errors import WorkFailed
+from nmt_cli.files import json_text, make_whole, write_whole
 
 
 def strictly(text: str):
@@ -28,3 +31,31 @@ def test_what_is_finite_stays_to_the_last_bit():
     assert strictly(json_text(form, indent=2)) == form
     assert strictly(json_text(form, ascii_only=True)) == form
     assert json_text(form, ascii_only=True).isascii()
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="has no names for open files")
+def test_a_pipe_is_written_through_its_name():
+    end, start = os.pipe()
+    write_whole(Path(f"/dev/fd/{start}"), "figures")
+    os.close(start)
+    with open(end) as reader:
+        assert reader.read() == "figures"
+
+
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
+    folder, rename = tmp_path / "model", Path.rename
+
+    def fill(text):
+        return lambda beside: (beside / "weights").write_text(text)
+
+    def fail(path, target):
+        if ".part" in path.name:
+            raise OSError(28, "No space left on device")
+        return rename(path, target)
+
+    make_whole(folder, fill("old"))
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(WorkFailed, match="No space"):
+        make_whole(folder, fill("new"))
+    assert (folder / "weights").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [folder]

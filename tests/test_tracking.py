@@ -7,7 +7,9 @@ import textwrap
 import pytest
 
 from nmt_cli.errors import NmtError
-from nmt_cli.tracking import TRACKERS, TensorBoard
+from nmt_cli.experiment import Prepared
+from nmt_cli.tracking import TRACKERS, TensorBoard, Tracker
+from nmt_cli.validation import Sampled
 from tests.conftest import nmt, text, write_pairs
 
 
@@ -42,6 +44,22 @@ def test_curves_samples_and_pictures_are_written_and_go_on(tmp_path):
     resumed = ("train", "--resume", "R", "--steps", 6, "--tensorboard")
     text(nmt(*resumed, cwd=tmp_path))
     assert steps(read(tmp_path / "R"), "train/loss") == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_resumed_run_that_is_only_tested_goes_on_at_its_step():
+    steps = []
+
+    class Spy:
+        def begin(self, step):
+            steps.append(step)
+
+        def text(self, name, markdown, step):
+            steps.append(step)
+
+    tracker = Tracker(Spy())
+    tracker.take(Prepared(40, 10, 40))
+    tracker.take(Sampled(1, "a", "b", "c", None))
+    assert steps == [40, 40]
 
 
 def test_without_its_package_it_says_what_to_install(tmp_path, monkeypatch):

@@ -12,12 +12,15 @@ from nmt_cli.commands.options import (
     Columns,
     Encoding,
     EncodingErrors,
+    JsonFile,
     Quiet,
     SrcLang,
     TgtLang,
     as_path,
     check_outputs,
+    file_of,
     parse_columns,
+    write_result,
 )
 from nmt_cli.errors import NmtError
 
@@ -35,9 +38,7 @@ def info(
     src_lang: SrcLang = None,
     tgt_lang: TgtLang = None,
     columns: Columns = None,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE|-", help="Write all as JSON.")
-    ] = None,
+    json_file: JsonFile = None,
     plot: Annotated[
         Path | None, typer.Option(parser=as_path, help="Draw the lengths: .png, .svg or .pdf.")
     ] = None,
@@ -54,15 +55,14 @@ def info(
     from nmt_cli.corpus.pairs import Request
     from nmt_cli.corpus.readers import files_of, open_corpus
     from nmt_cli.display import Screen, info_text
-    from nmt_cli.files import json_text, write_whole
+    from nmt_cli.files import json_text
     from nmt_cli.plots import check_format, plot_lengths
     from nmt_cli.signals import raise_when_interrupted
 
     screen = Screen(quiet)
     if plot:
         check_format(plot)
-    file = Path(json_file) if json_file and json_file != "-" else None
-    check_outputs({"--json": file, "--plot": plot}, files_of(spec))
+    check_outputs({"--json": file_of(json_file), "--plot": plot}, files_of(spec))
     request = Request(src_lang, tgt_lang, parse_columns(columns), encoding_errors.value)
     corpus = open_corpus(spec, request)
     raise_when_interrupted()
@@ -78,12 +78,10 @@ def info(
         screen.note(f"--plot: wrote {plot}")
     if json_file is not None:
         form = {"data": spec, "splits": {split: one.as_json() for split, one in found.items()}}
-        text = json_text(form, indent=2) + "\n"
-        if file is None:
-            typer.echo(text, nl=False)
+        write_result(json_file, json_text(form, indent=2) + "\n")
+        if json_file == "-":
             return 0
-        write_whole(file, text)
-        screen.note(f"--json: wrote {file}")
+        screen.note(f"--json: wrote {json_file}")
     typer.echo("\n\n".join(info_text(split, one) for split, one in found.items()))
     return 0
 

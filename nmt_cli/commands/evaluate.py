@@ -32,7 +32,9 @@ from nmt_cli.commands.options import (
     TranslationPrecision,
     TranslationPrecisionOption,
     as_path,
+    as_result,
     check_outputs,
+    file_of,
     given,
     parse_columns,
     parse_numbers,
@@ -105,7 +107,8 @@ def evaluate(
     ] = None,
     json_file: JsonFile = None,
     csv_file: Annotated[
-        str | None, typer.Option("--csv", metavar="FILE|-", help="Write the table as CSV.")
+        str | None,
+        typer.Option("--csv", parser=as_result, metavar="FILE|-", help="Write the table as CSV."),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(parser=as_path, help="Draw the length curve: .png, .svg or .pdf.")
@@ -148,8 +151,8 @@ def evaluate(
     refuse_both("--buckets", "--quantiles", bool(buckets and quantiles))
     refuse_both("--json -", "--csv -", json_file == "-" and csv_file == "-")
     outputs = {
-        "--json": Path(json_file) if json_file and json_file != "-" else None,
-        "--csv": Path(csv_file) if csv_file and csv_file != "-" else None,
+        "--json": file_of(json_file),
+        "--csv": file_of(csv_file),
         "--plot": plot,
     }
     check_outputs(outputs, [path for path in (src, ref) if path])

@@ -63,6 +63,16 @@ def as_path(text: str) -> Path:
 as_path.__name__ = "path"  # what --help shows
 
 
+def as_result(text: str) -> str:
+    """Take the name of a file to write, or ``-`` for stdout."""
+    return text if text == "-" else str(as_path(text))
+
+
+def file_of(result: str | None) -> Path | None:
+    """Give the file that ``as_result`` has taken, if it is one."""
+    return None if result in {None, "-"} else Path(str(result))
+
+
 def finite(value: float | None) -> float | None:
     """Refuse nan and inf, which pass every bound."""
     if value is not None and not math.isfinite(value):
@@ -98,7 +108,8 @@ Buckets = Annotated[
     str | None, typer.Option(help="Upper edges of the buckets.  (default: 10,20,30,40,50)")
 ]
 JsonFile = Annotated[
-    str | None, typer.Option("--json", metavar="FILE|-", help="Write all as JSON.")
+    str | None,
+    typer.Option("--json", parser=as_result, metavar="FILE|-", help="Write all as JSON."),
 ]
 Encoding = Annotated[
     EncodingErrors,

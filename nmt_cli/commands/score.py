@@ -25,7 +25,9 @@ from nmt_cli.commands.options import (
     TgtLang,
     TranslationPrecision,
     TranslationPrecisionOption,
+    as_result,
     check_outputs,
+    file_of,
     parse_columns,
     parse_numbers,
     write_result,
@@ -53,7 +55,11 @@ def score(
     buckets: Buckets = None,
     each: Annotated[
         str | None,
-        typer.Option(metavar="FILE|-", help="Write log P, tab, tokens for every pair, in order."),
+        typer.Option(
+            parser=as_result,
+            metavar="FILE|-",
+            help="Write log P, tab, tokens for every pair, in order.",
+        ),
     ] = None,
     json_file: JsonFile = None,
     device: DeviceOption = Device.auto,
@@ -129,7 +135,4 @@ def _check(runs: list[Any], each: str | None, json_file: str | None, inputs: lis
         raise NmtError("--each writes the scores of one run; several were given")
     if each == "-" and json_file == "-":
         raise NmtError("give either --each - or --json -, not both")
-    files = {"--each": each, "--json": json_file}
-    check_outputs(
-        {name: Path(file) for name, file in files.items() if file and file != "-"}, inputs
-    )
+    check_outputs({"--each": file_of(each), "--json": file_of(json_file)}, inputs)

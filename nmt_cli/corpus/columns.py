@@ -78,15 +78,9 @@ def choose_columns(name: str, row: Row, request: Request) -> Columns:
     nested = row.get(_NESTED)
     if isinstance(nested, Mapping):
         return _from_translation(name, nested, request)
-    if request.src_lang and request.tgt_lang:
-        src, tgt = find_language(row, request.src_lang), find_language(row, request.tgt_lang)
-        if src and tgt:
-            return _flat(src, tgt, (request.src_lang, request.tgt_lang))
-    lowered = {key.lower(): key for key in row}
-    for names in _COMMON:
-        if lowered.keys() >= set(names):
-            src, tgt = (lowered[part] for part in names)
-            return _flat(src, tgt, request.languages(name))
+    src_lang, tgt_lang = request.src_lang, request.tgt_lang
+    if found := find_columns(row, (src_lang, tgt_lang) if src_lang and tgt_lang else None):
+        return _flat(*found, request.languages(name))
     languages = [key for key in row if _LANGUAGE.fullmatch(key)]
     if request.src_lang is None and request.tgt_lang is None and len(languages) == len(row) == 2:
         return _flat(languages[0], languages[1], (languages[0], languages[1]))
@@ -95,6 +89,19 @@ def choose_columns(name: str, row: Row, request: Request) -> Columns:
         "--columns SRC,TGT, by name or number (and -s and -t for the languages). The first row: "
         + _shown(row)
     )
+
+
+def find_columns(names: Iterable[str], languages: tuple[str, str] | None) -> tuple[str, str] | None:
+    """Find source and target among the names of columns: by language, else by common names."""
+    there = list(names)
+    if languages is not None:
+        codes = [name for name in there if _LANGUAGE.fullmatch(name)]
+        src, tgt = (find_language(codes, language) for language in languages)
+        if src and tgt and src != tgt:
+            return src, tgt
+    lowered = {name.lower(): name for name in there}
+    common = next((pair for pair in _COMMON if lowered.keys() >= set(pair)), None)
+    return (lowered[common[0]], lowered[common[1]]) if common else None
 
 
 def find_language(codes: Iterable[str], language: str) -> str | None:

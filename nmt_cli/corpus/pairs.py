@@ -70,6 +70,8 @@ class Request:
     tgt_lang: str | None = None
     columns: tuple[str, str] | None = None
     errors: EncodingErrors = "strict"
+    columns_of_another: bool = False
+    """Whether the columns were meant for another part of the corpus; one that has none is fine."""
 
     def refuse_columns(self, name: str) -> None:
         """Refuse ``--columns`` for what has none.
@@ -77,7 +79,7 @@ class Request:
         Raises:
             NmtError: if columns were given.
         """
-        if self.columns is not None:
+        if self.columns is not None and not self.columns_of_another:
             raise NmtError(f"{name}: has no columns to choose by --columns")
 
     def languages(
@@ -113,8 +115,9 @@ class Corpus(NamedTuple):
         return self.parts[part]().read(collect)
 
     def named(self, kind: tuple[str, ...]) -> list[str]:
-        """List the parts whose name begins with one of the given words."""
-        return [name for name in self.parts if name and name.startswith(kind)]
+        """List the parts whose name begins with one of the given words, those of it alone first."""
+        names = [name for name in self.parts if name and name.startswith(kind)]
+        return sorted(names, key=lambda name: name not in kind)
 
 
 def counted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -47,6 +48,8 @@ class Preflight:
     """Pairs left out, by the reason in words."""
     odd_ratio: int
     duplicates: int
+    valid_dropped: int
+    """Validation pairs left out, as one of their sides is empty."""
     leaked: int
     test_pairs: int
     unknown_characters: float
@@ -66,6 +69,8 @@ class Preflight:
             report.append(f"kept, but one side is over 9 times the other: {self.odd_ratio} pairs")
         if self.duplicates:
             report.append(f"duplicates: {self.duplicates} pairs occur before, word for word")
+        if self.valid_dropped:
+            report.append(f"valid: dropped: {self.valid_dropped} with an empty side")
         if self.leaked:
             report.append(leak_warning(self.leaked, self.test_pairs))
         if self.unknown_characters > 0:
@@ -92,6 +97,14 @@ def count_leaked(test: Iterable[Pair], training: Fingerprints) -> int:
 def fingerprints_of(pairs: Iterable[Pair]) -> Fingerprints:
     """Hash each pair."""
     return np.fromiter((pair.fingerprint() for pair in pairs), np.int64)
+
+
+def digest(*fingerprints: Fingerprints) -> str:
+    """Hash hashes of pairs, in their order, to one."""
+    whole = hashlib.blake2b(digest_size=16)
+    for some in fingerprints:
+        whole.update(some.astype("<i8").tobytes())
+    return whole.hexdigest()
 
 
 def preflight(
@@ -131,17 +144,18 @@ def preflight(
         leaked = count_leaked(splits.test.pairs, known)
     if splits.valid.pairs is read:
         splits = replace(splits, valid=_with(splits.valid, kept))
+    valid = [p for p in splits.valid.pairs if not is_blank(p.src) and not is_blank(p.tgt)]
     report = Preflight(
         read=len(read),
         kept=len(kept),
         dropped=dropped,
         odd_ratio=sum(_ratio(pair) > _ODD_RATIO for pair in kept),
         duplicates=len(kept) - len(np.unique(fingerprints)),
+        valid_dropped=len(splits.valid.pairs) - len(valid),
         leaked=leaked,
         test_pairs=len(splits.test.pairs),
         unknown_characters=_unknown_share(kept, splits.test.pairs),
     )
-    valid = [p for p in splits.valid.pairs if not is_blank(p.src) and not is_blank(p.tgt)]
     if not valid:
         raise NmtError(f"{splits.valid.name}: no validation pair has text on both sides")
     if not splits.test.pairs:

@@ -13,6 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from nmt_cli.corpus import tasks, toy
+from nmt_cli.corpus.columns import find_columns
 from nmt_cli.corpus.lines import OPENERS, is_blank, read_lines, require_readable
 from nmt_cli.corpus.pairs import Corpus, Pair, PairStream, Request
 from nmt_cli.corpus.tables import read_csv, read_json, read_parquet
@@ -44,6 +45,7 @@ def open_corpus(spec: str, request: Request) -> Corpus:
 
         return open_hub(options, request)
     if name in GENERATORS:
+        request.refuse_columns(spec)
         return GENERATORS[name](options, request)
     if "," in spec:
         src, _, tgt = spec.partition(",")
@@ -74,18 +76,20 @@ def read_tsv(path: Path, request: Request) -> PairStream:
 
 
 def _tsv_pairs(path: Path, request: Request, languages: tuple[str, str]) -> Iterator[Pair]:
-    wanted = request.columns or languages
-    columns = _numbered(wanted) or (0, 1)
+    by_number = _numbered(request.columns) if request.columns else None
+    columns = by_number or (0, 1)
     for number, line in enumerate(read_lines(path, request.errors), start=1):
         fields = line.split("\t")
-        if number == 1 and all(name in fields for name in wanted):
-            columns = (fields.index(wanted[0]), fields.index(wanted[1]))
-            continue
-        if number == 1 and request.columns and not _numbered(wanted):
-            raise NmtError(
-                f"{path}:1: no columns {wanted[0]!r} and {wanted[1]!r}; the first row is: "
-                + " | ".join(fields)
-            )
+        if number == 1:
+            by_name = _in_header(fields, None if by_number else request.columns, languages)
+            if by_name is not None:
+                columns = by_number or by_name
+                continue
+            if request.columns and not by_number:
+                raise NmtError(
+                    f"{path}:1: no columns {' and '.join(map(repr, request.columns))}; the first "
+                    f"row is: {' | '.join(fields)}"
+                )
         if is_blank(line):
             yield Pair("", "")
             continue
@@ -95,6 +99,20 @@ def _tsv_pairs(path: Path, request: Request, languages: tuple[str, str]) -> Iter
                 f"{max(columns) + 1} is needed; complete the line or remove it"
             )
         yield Pair(fields[columns[0]], fields[columns[1]])
+
+
+def _in_header(
+    fields: list[str], asked: tuple[str, str] | None, languages: tuple[str, str]
+) -> tuple[int, int] | None:
+    """Find the columns in a first row of names; None if that is a row of texts."""
+    names = [field.strip() for field in fields]
+    if asked is None:
+        src, tgt = find_columns(names, languages) or ("", "")
+    else:
+        src, tgt = asked
+    if src == tgt or not {src, tgt} <= set(names):
+        return None
+    return names.index(src), names.index(tgt)
 
 
 FORMATS: dict[str, Callable[[Path, Request], PairStream]] = {
@@ -223,15 +241,18 @@ def _read_prefix(prefix: Path, request: Request) -> PairStream:
 def _folder(folder: Path, request: Request) -> Corpus:
     """Find the splits of a folder: files named train*, valid*/val*/dev*, test* in any format."""
     parts: dict[str, Callable[[], PairStream]] = {}
+    whole: set[str] = set()
     for path in sorted(folder.iterdir()):
         stem = _plain(path).stem if path.is_file() else ""
-        if not stem.startswith(TRAIN + VALID + TEST):
+        is_table = _plain(path).suffix.lower() in FORMATS
+        if not stem.startswith(TRAIN + VALID + TEST) or not (is_table or language_of(path)):
             continue
-        if _plain(path).suffix.lower() in FORMATS:
-            if stem in parts:
-                raise NmtError(f"{path}: there is another file for {stem!r} beside it; keep one")
+        if stem in whole or (is_table and stem in parts):
+            raise NmtError(f"{path}: there is another file for {stem!r} beside it; keep one")
+        if is_table:
+            whole.add(stem)
             parts[stem] = partial(_read_file, path, request)
-        elif language_of(path) and stem not in parts:
+        else:
             parts[stem] = partial(_read_prefix, folder / stem, request)
     if not parts:
         raise NmtError(

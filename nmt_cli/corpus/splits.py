@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -47,19 +47,17 @@ def load_splits(
         NmtError: if something cannot be read or a folder has no training split.
     """
     corpus = open_corpus(data, request)
-    train = corpus.read(_training_part(corpus), collect)
-    request = Request(train.src_lang, train.tgt_lang, request.columns, request.errors)
+    train = _training_part(corpus, collect)
+    elsewhere = replace(
+        request, src_lang=train.src_lang, tgt_lang=train.tgt_lang, columns_of_another=True
+    )
     found: dict[str, PairList] = {}
-    notes: list[str] = []
     for name, given, kinds in (("valid", valid, VALID), ("test", test, TEST)):
         if given is not None:
-            found[name] = load_one(given, request, kinds)
-        elif names := corpus.named(kinds):
-            found[name] = corpus.read(names[0])
-            if len(names) > 1:
-                notes.append(f"{name} splits: {', '.join(names)}; using {names[0]}")
-    for part in (train, *found.values()):
-        notes.extend(part.notes)
+            found[name] = load_one(given, elsewhere, kinds)
+        elif corpus.named(kinds):
+            found[name] = _read_first(corpus, kinds)
+    notes = [note for part in (train, *found.values()) for note in part.notes]
     missing = [name for name in ("valid", "test") if name not in found]
     if missing and len(train.pairs) < FEWEST_TO_HOLD_OUT:
         if train.pairs:
@@ -77,6 +75,23 @@ def load_splits(
         sizes = " and ".join(f"{len(found[name].pairs)} for {name}" for name in missing)
         notes.append(f"held out of the training pairs, by a hash of the source: {sizes}")
     return Splits(train, found["valid"], found["test"], notes)
+
+
+def load_own_test(data: str, test: str | None, request: Request) -> PairList | None:
+    """Read the test split that ``load_splits`` would give if it stands apart from the rest.
+
+    Args:
+        data: as for ``load_splits``.
+        test: as for ``load_splits``.
+        request: as for ``load_splits``, with both languages.
+
+    Raises:
+        NmtError: if something cannot be read.
+    """
+    if test is not None:
+        return load_one(test, replace(request, columns_of_another=True), TEST)
+    corpus = open_corpus(data, request)
+    return _read_first(corpus, TEST) if corpus.named(TEST) else None
 
 
 def load_one(
@@ -100,16 +115,27 @@ def load_one(
         if by_name:
             raise NmtError(f"{spec}: has no splits, so none called {kinds[0]!r}; drop --split")
         return corpus.read("")
+    if by_name and kinds[0] in corpus.parts:
+        return corpus.read(kinds[0])
+    return _read_first(corpus, kinds)
+
+
+def _read_first(corpus: Corpus, kinds: tuple[str, ...], collect: Collect = list) -> PairList:
+    """Read the first part of a kind, with a note that names the others.
+
+    Raises:
+        NmtError: if there is none.
+    """
     names = corpus.named(kinds)
     if not names:
-        raise NmtError(f"{spec}: no split {kinds[0]!r}; available: {', '.join(corpus.parts)}")
-    exact = [name for name in names if name in kinds]
-    chosen = [*exact, *names][0]
-    pairs = corpus.read(chosen)
-    if len(names) == 1 or exact:
+        raise NmtError(
+            f"{corpus.name}: no split {kinds[0]!r}; available: {', '.join(corpus.parts)}"
+        )
+    pairs = corpus.read(names[0], collect)
+    if len(names) == 1:
         return pairs
-    note = f"{kinds[0]} splits of {spec}: {', '.join(names)}; using {chosen}"
-    return pairs._replace(notes=(*pairs.notes, note))
+    note = f"{kinds[0]} splits of {corpus.name}: {', '.join(names)}; using {names[0]}"
+    return pairs._replace(notes=(note, *pairs.notes))
 
 
 def hold_out(train: PairList, names: list[str]) -> tuple[PairList, dict[str, PairList]]:
@@ -129,10 +155,5 @@ def hold_out(train: PairList, names: list[str]) -> tuple[PairList, dict[str, Pai
     return train._replace(pairs=parts[-1]), held_out
 
 
-def _training_part(corpus: Corpus) -> str:
-    if "" in corpus.parts:
-        return ""
-    names = corpus.named(TRAIN)
-    if not names:
-        raise NmtError(f"{corpus.name}: no split 'train'; available: {', '.join(corpus.parts)}")
-    return names[0]
+def _training_part(corpus: Corpus, collect: Collect) -> PairList:
+    return corpus.read("", collect) if "" in corpus.parts else _read_first(corpus, TRAIN, collect)

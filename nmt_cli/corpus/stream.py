@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from nmt_cli.corpus.lines import EncodingErrors, decode_lines, read_lines
+from nmt_cli.errors import NmtError
 
 _FIRST_GROUP, _FILE_GROUP = 250, 4000
 """Lines of a file that are sorted by length and translated together."""
@@ -49,31 +50,39 @@ def _prompt(most: int) -> Iterator[list[bytes]]:
     A writer that fills a group is a fast one, and the next group may be larger.
     """
     waiting: queue.Queue[bytes | None] = queue.Queue(maxsize=_PIPE_GROUP)
+    faults: list[OSError] = []
     most = min(most, _PIPE_GROUP)
     size = min(most, _FIRST_PIPE_GROUP)
 
     def read() -> None:
         # not by sys.stdin, whose lock the interpreter wants when it ends, be it amid a reading
-        with open(sys.stdin.fileno(), "rb", closefd=False) as stdin:
-            for line in stdin:
-                waiting.put(line)
+        try:
+            with open(sys.stdin.fileno(), "rb", closefd=False) as stdin:
+                for line in stdin:
+                    waiting.put(line)
+        except OSError as error:
+            faults.append(error)
         waiting.put(None)
 
     threading.Thread(target=read, daemon=True).start()
-    while (first := waiting.get()) is not None:
-        group, deadline = [first], time.monotonic() + _PATIENCE_S
-        while len(group) < size:
-            try:
+    line = waiting.get()
+    while line is not None:
+        group, deadline = [line], time.monotonic() + _PATIENCE_S
+        try:
+            while len(group) < size:
                 line = waiting.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                break
-            if line is None:
-                yield group
-                return
-            group.append(line)
-        if len(group) == size:
-            size = min(2 * size, most)
+                if line is None:
+                    break
+                group.append(line)
+            else:
+                size = min(2 * size, most)
+        except queue.Empty:
+            pass
         yield group
+        if line is not None:
+            line = waiting.get()
+    if faults:
+        raise NmtError(f"stdin: cannot be read: {faults[0].strerror}")
 
 
 def _decoded(groups: Iterator[list[bytes]], errors: EncodingErrors) -> Iterator[list[str]]:

@@ -38,6 +38,16 @@ def test_a_clean_corpus_needs_one_line():
     assert run([Pair("a", "x")], [Pair("aa", "x")])[1].lines() == ["train: 1 pairs"]
 
 
+def test_validation_pairs_without_text_are_counted():
+    train = PairList("train", "en", "fr", [Pair("a", "x")])
+    valid = PairList("valid", "en", "fr", [Pair("b", "y"), Pair("", "y"), Pair("c", " ")])
+    splits, report, *_ = preflight(
+        Splits(train, valid, train._replace(pairs=[Pair("a", "z")])), Limits(9)
+    )
+    assert splits.valid.pairs == [Pair("b", "y")]
+    assert "valid: dropped: 2 with an empty side" in report.lines()
+
+
 def test_nothing_left_says_why():
     with pytest.raises(NmtError, match="0 of 6 pairs left, --max-words 1"):
         run([Pair("a b", "x")] * 6, [Pair("a", "x")], limit=1)

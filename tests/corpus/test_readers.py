@@ -86,6 +86,22 @@ def test_a_header_tells_the_columns(tmp_path):
     assert only(path).pairs == [Pair("a", "x")]
 
 
+@pytest.mark.parametrize(
+    "header", ["id\tfr-FR\ten-GB", "id\tFR\tEN", "id\ttarget\tsource", "id\ttgt \tsrc"]
+)
+def test_a_header_may_have_regions_or_common_names(tmp_path, header):
+    path = put(tmp_path / "t.tsv", f"{header}\n1\tx\ta\n")
+    assert only(path).pairs == [Pair("a", "x")]
+    numbered = only(path, Request("en", "fr", ("3", "2")))
+    assert numbered.pairs == [Pair("a", "x")]
+
+
+@pytest.mark.parametrize("first", ["en\tun", "en-tête\ten retard", "source\tSource", "src\tx"])
+def test_a_first_row_of_texts_is_no_header(tmp_path, first):
+    path = put(tmp_path / "t.tsv", f"{first}\na\tx\n")
+    assert only(path).pairs == [Pair(*first.split("\t")), Pair("a", "x")]
+
+
 @pytest.mark.parametrize("columns", [("3", "2"), ("english", "french")])
 def test_columns_by_number_or_name(tmp_path, columns):
     header = "" if columns[0].isdecimal() else "id\tfrench\tenglish\n"
@@ -127,6 +143,37 @@ def test_a_folder_has_splits_in_any_format(tmp_path):
     put(tmp_path / "test_20.tsv", "e\tv\n")
     exact = load_one(str(tmp_path), EN_FR, ("test_20",), by_name=True)
     assert exact.pairs == [Pair("e", "v")] and not exact.notes
+
+
+def test_of_several_training_files_the_plain_name_is_taken_and_said(tmp_path):
+    for name, text in (("train.bpe", "a@@ b"), ("train", "ab"), ("test-a", "c"), ("test", "d")):
+        put(tmp_path / f"{name}.en", f"{text}\n")
+        put(tmp_path / f"{name}.fr", "x\n")
+    splits = load_splits(str(tmp_path), None, None, EN_FR)
+    assert splits.train.pairs == [Pair("ab", "x")]
+    assert splits.test.pairs == load_one(str(tmp_path), EN_FR).pairs == [Pair("d", "x")]
+    assert "train, train.bpe; using train" in splits.notes[0]
+
+
+@pytest.mark.parametrize("table", ["train.csv", "train.tsv"])
+def test_no_file_hides_another_of_the_same_split(tmp_path, table):
+    put(tmp_path / "train.en", "a\n")
+    put(tmp_path / "train.fr", "x\n")
+    put(tmp_path / table, "en,fr\nb,y\n")
+    with pytest.raises(NmtError, match="another file for 'train'"):
+        load_splits(str(tmp_path), None, None, EN_FR)
+
+
+def test_columns_of_the_data_are_not_asked_of_pair_files(tmp_path):
+    put(tmp_path / "t.tsv", "1\ta\tx\n")
+    put(tmp_path / "dev.en", "b\n")
+    put(tmp_path / "dev.fr", "y\n")
+    request = Request("en", "fr", ("2", "3"))
+    splits = load_splits(str(tmp_path / "t.tsv"), str(tmp_path / "dev"), None, request)
+    assert splits.train.pairs == [Pair("a", "x")] and splits.valid.pairs == [Pair("b", "y")]
+    for spec in ("toy", "copy", str(tmp_path / "dev")):
+        with pytest.raises(NmtError, match="has no columns"):
+            load_splits(spec, None, None, request)
 
 
 def test_a_missing_split_lists_what_there_is(tmp_path):

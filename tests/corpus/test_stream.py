@@ -84,3 +84,10 @@ def test_a_bad_byte_in_a_pipe_is_named_by_its_line(writer):
     writer.close()
     with pytest.raises(NmtError, match="stdin:2"):
         list(groups_of_stdin("strict", None))
+
+
+def test_a_stdin_that_cannot_be_read_is_said(monkeypatch):
+    with open(os.devnull, "wb") as unreadable:  # what nohup gives
+        monkeypatch.setattr(sys, "stdin", unreadable)
+        with pytest.raises(NmtError, match="stdin: cannot be read"):
+            list(groups_of_stdin("strict", None))

@@ -179,6 +179,12 @@ def test_a_damaged_table_names_the_place(tmp_path, name, content, place):
     assert place in str(error.value)
 
 
+def test_one_column_is_not_both_sides(tmp_path):
+    (tmp_path / "a.csv").write_text("pt-BR,notes\na,b\n")
+    with pytest.raises(NmtError, match="which columns are source and target"):
+        read(tmp_path / "a.csv", Request("pt", "pt-BR"))
+
+
 def test_a_huge_field_is_read(tmp_path):
     put_csv(tmp_path / "a.csv", [{"en": "word " * 50_000, "fr": "mot"}])
     assert len(read(tmp_path / "a.csv").pairs[0].src) == 250_000
