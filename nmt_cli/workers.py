@@ -1,8 +1,9 @@
 """Work shared among processes of one thread each.
 
 On a CPU the steps of a search are so small that two processes do more than two threads. The
-processes are forked, so that they share the weights of the model, and each has a pipe of its own:
-it ends when the other side of the pipe is gone, however that came about.
+processes are forked, so that they share the weights of the model, and each has a pipe of its own.
+They are ended with the object that started them, and end by themselves when the other side of the
+pipe is gone, however that came about.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import multiprocessing
 import os
 import signal
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar, cast
 
 import torch
@@ -44,12 +47,19 @@ class Workers(Generic[Task, Result]):
     def __init__(self, work: Callable[[Task], Result], count: int) -> None:
         context = multiprocessing.get_context("fork")
         self._pipes: list[Connection] = []
+        processes: list[BaseProcess] = []
         for _ in range(count):
             ours, theirs = context.Pipe()
             self._pipes.append(ours)
             # a daemon: the interpreter ends it when it ends
-            context.Process(target=_serve, args=(work, theirs, self._pipes), daemon=True).start()
+            process = context.Process(target=_serve, args=(work, theirs, self._pipes), daemon=True)
+            process.start()
+            processes.append(process)
             theirs.close()
+        self._abandoned: set[Connection] = set()
+        """Where the answer to a task of a run that was left, by an error or by choice, is due."""
+        # closing the pipes would not do: processes forked later have them open, too
+        weakref.finalize(self, _end, processes)
 
     def __len__(self) -> int:
         return len(self._pipes)
@@ -61,7 +71,8 @@ class Workers(Generic[Task, Result]):
             WorkFailed: if a process died.
         """
         waiting = iter(enumerate(tasks))
-        at_work: dict[Connection, int] = {}
+        at_work: dict[Connection, int | None] = dict.fromkeys(self._abandoned)
+        missing = len(tasks)
 
         def give(pipe: Connection) -> None:
             number, task = next(waiting, (None, None))
@@ -71,21 +82,32 @@ class Workers(Generic[Task, Result]):
 
         try:
             for pipe in self._pipes:
-                give(pipe)
-            while at_work:
+                if pipe not in at_work:
+                    give(pipe)
+            while missing:
                 for ready in wait(list(at_work)):
                     pipe = cast(Connection, ready)
                     result = pipe.recv()
                     number = at_work.pop(pipe)
                     give(pipe)
+                    if number is None:
+                        continue
                     if isinstance(result, Exception):
                         raise result
+                    missing -= 1
                     yield number, result
         except (EOFError, ConnectionError):
             raise WorkFailed(
                 "a worker process died, perhaps for want of memory; try --workers 1 or a smaller "
                 "--batch-tokens"
             ) from None
+        finally:
+            self._abandoned = set(at_work)
+
+
+def _end(processes: Sequence[BaseProcess]) -> None:
+    for process in processes:
+        process.terminate()
 
 
 def _serve(

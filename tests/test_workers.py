@@ -39,6 +39,28 @@ def test_an_error_of_a_task_is_the_callers():
         list(Workers(refuse, 1).run([0, 1]))
 
 
+def test_answers_of_a_run_that_was_left_are_not_taken_for_those_of_the_next():
+    workers = Workers(square, 3)
+    for _ in range(3):
+        left = workers.run(range(100, 120))
+        next(left)
+        left.close()
+        assert sorted(workers.run(range(4))) == [(n, n * n) for n in range(4)]
+
+
+def test_a_run_goes_on_after_one_that_failed():
+    workers = Workers(refuse_odd, 2)
+    with pytest.raises(NmtError, match="is odd"):
+        list(workers.run([1, 2, 4, 6]))
+    assert sorted(workers.run([8, 10, 12])) == [(0, 8), (1, 10), (2, 12)]
+
+
+def refuse_odd(number: int) -> int:
+    if number % 2:
+        raise NmtError(f"{number} is odd")
+    return number
+
+
 def die(number: int) -> int:
     os.kill(os.getpid(), signal.SIGKILL)
     return number
@@ -63,6 +85,16 @@ def test_processes_end_with_the_object():
     assert len(started) == 2
     del workers
     assert wait_for(lambda: not any(process.is_alive() for process in started))
+
+
+def test_processes_end_with_the_object_though_others_were_started_later():
+    before = set(multiprocessing.active_children())
+    first = Workers(square, 2)
+    started = set(multiprocessing.active_children()) - before
+    later = Workers(square, 2)
+    del first
+    assert wait_for(lambda: not any(process.is_alive() for process in started))
+    assert sorted(later.run(range(3))) == [(0, 0), (1, 1), (2, 4)]
 
 
 ORPHANS = """
