@@ -25,7 +25,7 @@ class Average(ABC):
 
     @abstractmethod
     def at_validation(self, weights: Weights) -> Weights:
-        """Give what to validate in place of these weights, a copy that nothing changes later."""
+        """Give what to validate in place of these weights; it is valid until the next step."""
 
     @abstractmethod
     def state(self) -> Weights:

@@ -1,12 +1,10 @@
-"""Label-smoothed cross-entropy (Szegedy et al. 2016, section 7) with its own backward.
+"""Label-smoothed cross-entropy (Szegedy et al. 2016, section 7) with its gradient.
 
 The gradient, softmax minus the smoothed target, is formed while the softmax is at hand, so a
 slice of logits is passed over a handful of times rather than a dozen.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +16,17 @@ _CACHED = 1 << 18
 def loss_and_gradient(
     logits: Tensor, targets: Tensor, smoothing: float, scale: float | Tensor = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Give ``smoothed_cross_entropy`` and, times scale, its gradient (N, V) by the logits."""
+    """Sum the cross-entropy against targets that share ``smoothing`` among all V entries.
+
+    Args:
+        logits: (N, V), of any precision; the loss is computed in at least fp32.
+        targets: (N,) int64.
+        smoothing: probability mass spread evenly over the vocabulary.
+        scale: what the gradient is multiplied by.
+
+    Returns:
+        a scalar in nats, of at least fp32, and, times scale, its gradient (N, V) by the logits.
+    """
     entries = logits.shape[-1]
     # on a CPU so few rows at a time that all passes over them stay in its cache
     rows = max(1, _CACHED // entries) if logits.device.type == "cpu" else len(logits)
@@ -39,31 +47,3 @@ def loss_and_gradient(
         torch.mul(p, scale, out=gradient)
         losses.append(loss.sum())
     return torch.stack(losses).sum(), gradients
-
-
-class _SmoothedCrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        loss, gradients = loss_and_gradient(logits, targets, smoothing)
-        ctx.save_for_backward(gradients)
-        return loss
-
-    @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return gradient * grad_output.to(gradient.dtype), None, None
-
-
-def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """Sum the cross-entropy against targets that share ``smoothing`` among all V entries.
-
-    Args:
-        logits: (N, V), of any precision; the loss is computed in at least fp32.
-        targets: (N,) int64.
-        smoothing: probability mass spread evenly over the vocabulary.
-
-    Returns:
-        a scalar in nats, of at least fp32.
-    """
-    loss: Tensor = _SmoothedCrossEntropy.apply(logits, targets, smoothing)  # type: ignore[no-untyped-call]
-    return loss

@@ -61,13 +61,13 @@ def score_pairs(
     src = translator.src_tokenizer.encode_all(pair.src for pair in pairs)
     tgt = translator.tgt_tokenizer.encode_all(pair.tgt for pair in pairs)
     ids = [with_ends(*sides) for sides in zip(src, tgt, strict=True)]
-    lengths = [max(map(len, pair)) for pair in ids]
-    limit = min(translator.model.max_positions or MAX_SOURCE_TOKENS, MAX_SOURCE_TOKENS)
+    lengths = [max(len(pair.src), len(pair.tgt) - 1) for pair in ids]  # as read, with EOS or BOS
+    limit = min(translator.model.max_positions or math.inf, MAX_SOURCE_TOKENS + 1)
     for number, length in enumerate(lengths, start=1):
         if length > limit:
             raise NmtError(
-                f"pair {number}: {length} tokens, but at most {limit} are read; leave it out, or "
-                "score its sentences one by one"
+                f"pair {number}: {length - 1} tokens, but at most {limit - 1} are read; leave it "
+                "out, or score its sentences one by one"
             )
     found: list[Likelihood] = [Likelihood(0.0, 0)] * len(ids)
     device = next(translator.model.parameters()).device
@@ -99,9 +99,9 @@ def log_probs(model: Seq2Seq, batch: Batch) -> list[float]:
         logits = model.project(hidden[rows])
         wide = torch.promote_types(logits.dtype, torch.float32)
         chosen = logits.log_softmax(-1, dtype=wide).gather(1, targets[rows, None])
-        parts.append(chosen.squeeze(1).double())
+        parts.append(chosen.squeeze(1).cpu().double())  # mps has no float64
     by_token = torch.cat(parts).view(len(batch.tgt), -1)
-    return by_token.masked_fill(~batch.tgt_mask[:, 1:], 0.0).sum(dim=1).tolist()
+    return by_token.masked_fill(~batch.tgt_mask[:, 1:].cpu(), 0.0).sum(dim=1).tolist()
 
 
 def by_bucket(test: Sample, scores: Sequence[Likelihood]) -> list[Perplexity]:

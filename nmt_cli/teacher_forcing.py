@@ -56,10 +56,12 @@ def backward(
         rows = slice(begin, begin + LOSS_ROWS)
         part = detached[rows].requires_grad_()
         logits = model.project(part)
-        loss, gradient = loss_and_gradient(logits.detach(), targets[rows], smoothing, scale)
-        logits.backward(gradient)
+        with torch.autocast(hidden.device.type, enabled=False):  # each product as in the forward
+            loss, gradient = loss_and_gradient(logits.detach(), targets[rows], smoothing, scale)
+            logits.backward(gradient)
         assert part.grad is not None
         gradients[rows] = part.grad
         total = total + loss
-    hidden.backward(gradients)
+    with torch.autocast(hidden.device.type, enabled=False):
+        hidden.backward(gradients)
     return total

@@ -84,6 +84,29 @@ class _Outcome(NamedTuple):
     """Why it was not taken."""
 
 
+class _Ahead:
+    """Draws the batches of a step, and moves them to the device, while another is at work there."""
+
+    def __init__(
+        self, stream: Iterator[tuple[Position, Batch]], count: int, device: torch.device
+    ) -> None:
+        self._stream, self._count, self._device = stream, count, device
+        self._next: tuple[Position, list[Batch]] | None = None
+
+    def look(self) -> None:
+        """Draw those of the next step, if they are not there yet."""
+        if self._next is None:
+            drawn = [next(self._stream) for _ in range(self._count)]
+            self._next = drawn[-1][0], [batch.to(self._device) for _, batch in drawn]
+
+    def take(self) -> tuple[Position, list[Batch]]:
+        """Give the next step's batches, and the position after them."""
+        self.look()
+        taken, self._next = self._next, None
+        assert taken is not None
+        return taken
+
+
 class Trainer:
     """Trains one model; ``run`` yields events, and state can be taken and put back between them."""
 
@@ -137,19 +160,20 @@ class Trainer:
         options, progress = self.options, self.progress
         self.model.train()
         stream = self._batches.start_from(progress.position)
+        coming = _Ahead(stream, options.accumulate, self._device)
         started = time.perf_counter() - progress.seconds
         if options.on_divergence == "rollback" and progress.step == 0 and progress.rollbacks == 0:
             yield SaveDue(0)
         due, saved = False, -1
         while not (reason := self.reason_to_stop(interrupted)):
             began = time.perf_counter()
-            step_batches = [next(stream) for _ in range(options.accumulate)]
+            position, batches = coming.take()
             self._set_rate()
             self._place = (
                 f"epoch {progress.position.epoch}, after its batch {progress.position.batch}"
             )
-            progress.position = step_batches[-1][0]
-            outcome = self._step([batch for _, batch in step_batches])
+            progress.position = position
+            outcome = self._step(batches, coming.look)
             progress.step += 1
             yield from map(Warned, self._warnings)
             self._warnings = []
@@ -201,29 +225,30 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate
 
-    def _step(self, batches: list[Batch]) -> _Outcome:
-        """Take one optimizer step over the batches, or leave it out."""
-        tokens = sum(len(batch.predicted) for batch in batches)
-        batches = [batch.to(self._device) for batch in batches]
-        loss, norm = self._gradients(batches, tokens)
-        fault = None
-        if not self.scaler.is_enabled():
-            fault = self._judged(loss, norm, batches)
-        elif math.isfinite(loss):  # fp16 may overflow: then the step is skipped, the scale lowered
-            self._count(loss)
-        if fault is None:
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-            if self.scaler.is_enabled() and self.scaler.get_scale() < _SMALLEST_SCALE:
-                loss, fault = self._leave_fp16(batches, tokens)
-        if fault:
-            self.optimizer.zero_grad(set_to_none=True)
-            return _Outcome(loss, tokens, fault)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.average.after_step(self.progress.step + 1, weights_of(self.model))
-        return _Outcome(loss, tokens, None)
+    def _step(self, batches: list[Batch], meanwhile: Callable[[], None]) -> _Outcome:
+        """Take one optimizer step over the batches, or leave it out.
 
-    def _gradients(self, batches: list[Batch], tokens: int) -> tuple[float, float]:
+        Args:
+            batches: on the device of the model.
+            meanwhile: called when a GPU has its work and has yet to be waited for.
+        """
+        tokens = sum(len(batch.predicted) for batch in batches)
+        loss, norm = self._gradients(batches, tokens, meanwhile)
+        if self.scaler.is_enabled() and not math.isfinite(norm):
+            loss, fault = self._overflowed(loss, batches, tokens)
+        else:
+            fault = self._judged(loss, norm, batches)
+            if fault is None:
+                self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        if fault is None:
+            self.average.after_step(self.progress.step + 1, weights_of(self.model))
+        return _Outcome(loss, tokens, fault)
+
+    def _gradients(
+        self, batches: list[Batch], tokens: int, meanwhile: Callable[[], None] = lambda: None
+    ) -> tuple[float, float]:
         """Form the clipped gradients: the loss per token, and their norm before.
 
         Where memory does not suffice for a batch, this and all that follow are taken in parts.
@@ -231,7 +256,10 @@ class Trainer:
         progress, largest = self.progress, max(len(batch.src) for batch in batches)
         while True:
             try:
-                return self._accumulated(batches, tokens)
+                total, norm = self._accumulated(batches, tokens)
+                meanwhile()
+                loss, before = torch.stack([total, norm]).tolist()  # a GPU is waited for, once
+                return loss / tokens, before
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error) or progress.parts >= largest:
                     raise
@@ -244,7 +272,8 @@ class Trainer:
                 "--batch-tokens with --accumulate saves the attempt"
             )
 
-    def _accumulated(self, batches: list[Batch], tokens: int) -> tuple[float, float]:
+    def _accumulated(self, batches: list[Batch], tokens: int) -> tuple[Tensor, Tensor]:
+        """Add up the gradients, and clip them: the loss of all tokens, and their norm before."""
         parts = self.progress.parts
         if parts > 1:
             batches = [part for batch in batches for part in batch.in_parts(parts)]
@@ -257,9 +286,7 @@ class Trainer:
                 )
         self.scaler.unscale_(self.optimizer)
         most = self.options.clip_norm or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), most)
-        loss, before = torch.stack([total, norm.float()]).tolist()  # a GPU is waited for once
-        return loss / tokens, before
+        return total, torch.nn.utils.clip_grad_norm_(self.model.parameters(), most).float()
 
     def _judged(self, loss: float, norm: float, batches: list[Batch]) -> str | None:
         """Count a step, and say why it must not be taken, or None.
@@ -295,6 +322,16 @@ class Trainer:
             "a lower --lr (a tenth), a longer --warmup or a lower --clip-norm"
             + (", or --precision fp32" if self.precision.name != "fp32" else "")
         )
+
+    def _overflowed(
+        self, loss: float, batches: list[Batch], tokens: int
+    ) -> tuple[float, str | None]:
+        """Leave a step of fp16 out and lower the scale: the loss, and why there is no step."""
+        self.scaler.step(self.optimizer)  # sees it and does nothing
+        self.scaler.update()
+        if self.scaler.get_scale() < _SMALLEST_SCALE:
+            return self._leave_fp16(batches, tokens)
+        return loss, "fp16 overflowed: left out, and the scale of the loss is lowered"
 
     def _leave_fp16(self, batches: list[Batch], tokens: int) -> tuple[float, str | None]:
         """Go on in fp32 when fp16 overflows at any scale: the loss there and its fault, if any."""

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional as F
 
 from nmt_cli.batches import BatchSize, IdPair, collate, cut
 from nmt_cli.events import Score
-from nmt_cli.loss import smoothed_cross_entropy
 from nmt_cli.metrics import Bleu
 from nmt_cli.models import Seq2Seq
+from nmt_cli.models.base import full_precision
 from nmt_cli.precision import Precision
 from nmt_cli.search import Hypothesis, SearchOptions
 from nmt_cli.teacher_forcing import LOSS_ROWS, target_hidden
@@ -106,7 +107,8 @@ class Validation:
                 for some, wanted in zip(
                     hidden.split(LOSS_ROWS), targets.split(LOSS_ROWS), strict=True
                 ):
-                    losses.append(smoothed_cross_entropy(model.project(some), wanted, 0.0))
+                    logits = full_precision(model.project(some))
+                    losses.append(F.cross_entropy(logits, wanted, reduction="sum"))
             tokens += len(targets)
         return sum(torch.stack(losses).tolist()) / tokens
 

@@ -11,7 +11,7 @@ from nmt_cli.batches import BatchSize, HeldIds, Position, TrainingBatches, colla
 from nmt_cli.divergence import MOST_SKIPPED, Diverged, Health
 from nmt_cli.errors import WorkFailed
 from nmt_cli.events import SaveDue, Score, Skipped, Step, Stopped, Validated
-from nmt_cli.loss import smoothed_cross_entropy
+from nmt_cli.loss import loss_and_gradient
 from nmt_cli.models import Vocabulary, architecture
 from nmt_cli.precision import (
     Precision,
@@ -63,29 +63,23 @@ def never():
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_equals_torchs_and_so_does_its_gradient(smoothing):
     logits = torch.randn(6, V, dtype=torch.float64, requires_grad=True)
-    twin = logits.detach().clone().requires_grad_()
     targets = torch.randint(0, V, (6,))
-    ours = smoothed_cross_entropy(logits, targets, smoothing)
-    theirs = F.cross_entropy(twin, targets, label_smoothing=smoothing, reduction="sum")
-    torch.testing.assert_close(ours, theirs)
-    (2.5 * ours).backward()
+    ours, gradient = loss_and_gradient(logits.detach(), targets, smoothing, 2.5)
+    theirs = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(ours, theirs.detach())
     (2.5 * theirs).backward()
-    torch.testing.assert_close(logits.grad, twin.grad)
-    assert torch.autograd.gradcheck(
-        lambda x: smoothed_cross_entropy(x, targets, smoothing), logits.detach().requires_grad_()
-    )
+    torch.testing.assert_close(gradient, logits.grad)
 
 
 def test_the_loss_is_finite_for_extreme_logits():
-    logits = torch.tensor([[1e4, -1e4, 0.0]], requires_grad=True)
-    loss = smoothed_cross_entropy(logits, torch.tensor([1]), 0.1)
-    loss.backward()
-    assert loss.isfinite() and logits.grad.isfinite().all()
+    logits = torch.tensor([[1e4, -1e4, 0.0]])
+    loss, gradient = loss_and_gradient(logits, torch.tensor([1]), 0.1)
+    assert loss.isfinite() and gradient.isfinite().all()
 
 
 def test_the_loss_of_half_precision_is_computed_in_fp32():
     logits = torch.randn(5, V).bfloat16()
-    loss = smoothed_cross_entropy(logits, torch.zeros(5, dtype=torch.int64), 0.1)
+    loss, _ = loss_and_gradient(logits, torch.zeros(5, dtype=torch.int64), 0.1)
     expected = F.cross_entropy(
         logits.float(), torch.zeros(5, dtype=torch.int64), label_smoothing=0.1, reduction="sum"
     )
@@ -103,7 +97,8 @@ def test_gradients_by_slices_equal_those_at_once(monkeypatch, arch):
     batch = collate(make_pairs(6))
     total = backward(model, batch, 0.1, 0.25)
     hidden, targets = target_hidden(twin, batch)
-    loss = smoothed_cross_entropy(twin.project(hidden), targets, 0.1)
+    logits = twin.project(hidden)
+    loss = F.cross_entropy(logits, targets, label_smoothing=0.1, reduction="sum")
     (0.25 * loss).backward()
     torch.testing.assert_close(total, loss.detach())
     for one, other in zip(model.parameters(), twin.parameters(), strict=True):
@@ -244,10 +239,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_step_rate_and_advice():
 def spoilt(trainer, steps, loss):
     """Give the trainer another loss in some calls, counted from 1."""
     gradients, calls = trainer._gradients, itertools.count(1)
-    trainer._gradients = lambda batches, tokens: (
-        (loss, gradients(batches, tokens)[1])
-        if next(calls) in steps
-        else gradients(batches, tokens)
+    trainer._gradients = lambda *given: (
+        (loss, gradients(*given)[1]) if next(calls) in steps else gradients(*given)
     )
     return trainer
 
@@ -371,3 +364,36 @@ def test_the_rule_of_precision():
     assert refused.name == "fp32" and "fp16" in refused.warning
     assert choose_translation_precision("auto", cpu).name == "fp32"
     assert choose_device("auto").type in {"cpu", "cuda", "mps"}
+
+
+def fp16_trainer(**changes):
+    trainer = make_trainer(precision=Precision("fp16", ""), **changes)
+    assert trainer.scaler.is_enabled()
+    return trainer
+
+
+def test_a_step_that_overflows_fp16_is_left_out_and_said():
+    trainer = fp16_trainer(last_step=3, average=0)
+    before = copied_weights(trainer.model)
+    trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)  # no gradient is finite
+    first = next(e for e in trainer.run(never) if isinstance(e, Step | Skipped))
+    assert isinstance(first, Skipped) and "fp16 overflowed" in first.why
+    assert trainer.scaler.get_scale() < 2.0**40 and trainer.progress.health.skipped == 0
+    for name, tensor in copied_weights(trainer.model).items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_a_spike_is_left_out_in_fp16_too(monkeypatch):
+    trainer = fp16_trainer(last_step=2, average=0)
+    monkeypatch.setattr(trainer.progress.health, "fault", lambda *_: "a spike")
+    events = [e for e in trainer.run(never) if isinstance(e, Step | Skipped)]
+    assert [type(event) for event in events] == [Skipped, Skipped]
+    assert "a spike" in events[0].why
+
+
+def test_fp16_trains_as_fp32_does():
+    losses = []
+    for precision in (FP32, Precision("fp16", "")):
+        trainer = make_trainer(precision=precision, last_step=8, average=0, clip_norm=0.0)
+        losses.append([e.loss for e in trainer.run(never) if isinstance(e, Step)])
+    assert losses[1] == pytest.approx(losses[0], rel=2e-2)

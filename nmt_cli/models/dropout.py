@@ -42,10 +42,13 @@ class Dropout(nn.Module):
 
 
 def scaled_mask(x: Tensor, p: float) -> Tensor:
-    """Draw a mask like ``x``: 0 with a probability within 2 % of p, else what keeps the mean."""
+    """Draw a mask like ``x``: 0 with a probability of about p, else what keeps the mean.
+
+    The probability is within 2 % of p, or a multiple of 1/65,536 where p is so near to 0 or 1.
+    """
     coarse = p <= 0.5 and abs(round(256 * p) - 256 * p) <= 0.02 * 256 * p
     lane, levels = (torch.int8, 1 << 8) if coarse else (torch.int16, 1 << 16)
-    dropped = round(p * levels)
+    dropped = min(round(p * levels), levels - 1)
     words = random_words((x.numel() * lane.itemsize + 7) // 8)
     lanes = words.view(lane)[: x.numel()].view(x.shape)
     keep = torch.ge(lanes, dropped - levels // 2, out=lanes)  # far faster into numbers than bools
