@@ -22,11 +22,10 @@ from torch.nn import functional as F
 
 from nmt_cli.errors import NmtError
 from nmt_cli.models.base import Seq2Seq, lengths_of, select
-from nmt_cli.tokenizer import BOS, EOS, PAD, UNK
+from nmt_cli.tokenizer import BOS, EOS
 
 _BLOCK = 64
 """Neighbours in the vocabulary of which only the best is compared at first."""
-_NEVER_WRITTEN = (PAD, UNK, BOS)
 
 
 @dataclass(frozen=True)
@@ -256,18 +255,18 @@ def search(
         keep = [n for n, i in enumerate(active) if not sentences[i].is_done(alive[n], length)]
         if not keep:
             break
-        rows = torch.tensor(keep, device=src.device)
+        state, stays = decoded.state, K == 1  # then each hypothesis continues itself
+        rows = torch.arange(len(active), device=src.device)
         if len(keep) < len(active):
+            stays, rows = False, torch.tensor(keep, device=src.device)
             memory = select(memory, rows)
             active = [active[n] for n in keep]
             slots, totals, written = slots[rows], totals[rows], written[rows]
             chosen = Candidates(*(part[rows] for part in chosen))
         parents = chosen.parents.gather(1, slots)  # (B, K)
         newest = chosen.tokens.gather(1, slots)
-        moved = rows[:, None] * K + parents
-        state = decoded.state
-        if not _is_identity(moved, decoded.hidden.shape[0]):
-            state = select(state, moved.flatten())
+        if not stays:
+            state = select(state, (rows[:, None] * K + parents).flatten())
         history = written.gather(1, parents.unsqueeze(-1).expand(-1, -1, written.shape[2]))
         written = torch.cat([history, newest.unsqueeze(-1)], dim=2)
         tokens = newest.view(-1, 1)
@@ -284,7 +283,7 @@ def _only(token: int, log_probs: Tensor) -> Tensor:
 def _limits(src_mask: Tensor, options: SearchOptions, positions: int | None) -> list[int]:
     """Bound each sentence by its own length, so that its neighbours do not matter."""
     longest = options.max_length
-    own = [2 * int(n) + 20 + len(options.prefix) for n in lengths_of(src_mask).tolist()]
+    own = [2 * n + 20 + len(options.prefix) for n in lengths_of(src_mask).tolist()]
     limits = own if longest is None else [longest] * len(own)
     return limits if positions is None else [min(limit, positions) for limit in limits]
 
@@ -293,7 +292,7 @@ def _allowed(logits: Tensor, limits: list[int], length: int) -> Tensor:
     """Normalise in fp32 and forbid what may not be written: control ids, and all but EOS last."""
     wide = torch.promote_types(logits.dtype, torch.float32)
     log_probs = torch.log_softmax(logits, dim=-1, dtype=wide)
-    log_probs[:, _NEVER_WRITTEN] = -math.inf
+    log_probs[:, :EOS] = -math.inf  # PAD, UNK and BOS
     last = [n for n, limit in enumerate(limits) if length == limit]
     if last:
         by_sentence = log_probs.view(len(limits), -1, log_probs.shape[-1])
@@ -311,15 +310,11 @@ def _settle(
     the beams (B, K), and that of the best for each sentence.
     """
     ended = chosen.tokens == EOS
-    for n, c in ((ended[:, :beam]) & (chosen.log_probs[:, :beam] > -math.inf)).nonzero().tolist():
-        tokens = written[n, chosen.parents[n, c]].tolist()
-        sentences[n].add(tokens, float(chosen.log_probs[n, c]))
+    counted = ended[:, :beam] & (chosen.log_probs[:, :beam] > -math.inf)
+    n, c = counted.nonzero(as_tuple=True)
+    found = (n, written[n, chosen.parents[n, c]], chosen.log_probs[n, c])
+    for sentence, tokens, log_prob in zip(*(part.tolist() for part in found), strict=True):
+        sentences[sentence].add(tokens, log_prob)
     going_on = chosen.log_probs.masked_fill(ended, -math.inf)
     totals, slots = going_on.sort(dim=1, descending=True, stable=True)
     return slots[:, :beam], totals[:, :beam], totals[:, 0].tolist()
-
-
-def _is_identity(rows: Tensor, size: int) -> bool:
-    return rows.numel() == size and bool(
-        (rows.flatten() == torch.arange(size, device=rows.device)).all()
-    )

@@ -193,6 +193,18 @@ def test_samples_follow_the_model():
     assert share == pytest.approx(float(allowed[0]), abs=0.03)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("draws", [1, 5])
+def test_the_score_of_a_sample_is_the_models(draws, seed):
+    model, options = Table(3), SearchOptions(beam=draws, n_best=draws, max_length=12)
+    found = search(model, *sources(4, 5, 6), options, Sampler(seed))
+    for first, hypotheses in zip((4, 5, 6), found, strict=True):
+        assert len(hypotheses) == draws
+        for hypothesis in hypotheses:
+            expected = model.log_prob(first, hypothesis.tokens)
+            assert hypothesis.log_prob == pytest.approx(expected, abs=1e-9)
+
+
 def test_top_k_of_one_samples_greedily():
     model = Table(5)
     expand = Sampler(top_k=1)
