@@ -94,6 +94,14 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     return torch.softmax(scores, dim=-1, dtype=wide)
 
 
+def prefers_fused(q: Tensor) -> bool:
+    """Tell whether torch's fused attention is to be had and the faster one: on a GPU.
+
+    On a CPU its backward is slow at the lengths of sentences.
+    """
+    return q.is_cuda
+
+
 class Attention(nn.Module):
     """A mean of the values, weighed by how well their keys score with each query."""
 

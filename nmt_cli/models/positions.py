@@ -42,6 +42,12 @@ def rotate(x: Tensor, positions: Tensor) -> Tensor:
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
 
 
+def distances(T: int, S: int, device: torch.device) -> Tensor:
+    """Tell how far each of S positions stands after each of the last T, (T, S)."""
+    steps = torch.arange(S, device=device)
+    return steps - steps[S - T :, None]
+
+
 def alibi(distance: Tensor, heads: int) -> Tensor:
     """Give what each head (H, T, S) adds to its scores over distances (T, S): a falling line.
 

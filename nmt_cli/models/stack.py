@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt_cli.models.attention import scaled_dot_weights
+from nmt_cli.models.attention import prefers_fused, scaled_dot_weights
 from nmt_cli.models.base import (
     Architecture,
     Decoded,
@@ -221,13 +221,26 @@ class CrossAttention(nn.Module):
         # each head's numbers together, or every step of a search would copy them so
         return split_heads(k, self.heads).contiguous(), split_heads(v, self.heads).contiguous()
 
-    def forward(self, x: Tensor, memory: KeysValues, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend from x (B*K, T, D): result (B*K, T, D) and weights (B*K, H, T, S)."""
+    def forward(
+        self, x: Tensor, memory: KeysValues, mask: Tensor, attention: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend from x (B*K, T, D): the result (B*K, T, D) and, if they are wanted, the weights.
+
+        The weights are (B*K, H, T, S).
+        """
         k, v = memory
         rows, T, D = x.shape
         q = split_heads(self.query(x).reshape(k.shape[0], -1, D), self.heads)  # (B, H, K*T, D/H)
+        if prefers_fused(q) and not attention:
+            p = self.dropout.p if self.training else 0.0
+            read = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask[:, None, None, :], dropout_p=p
+            )
+            return self.out(merge_heads(read)).reshape(rows, T, D), None
         weights = scaled_dot_weights(q, k, mask[:, None, None, :])
         out = self.out(merge_heads(self.dropout(weights.to(v.dtype)) @ v)).reshape(rows, T, D)
+        if not attention:
+            return out, None
         by_row = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)  # (B*K, H, T, S)
         return out, by_row
 
@@ -394,7 +407,13 @@ class DecoderLayer(nn.Module):
         return tuple(mixer.start(rows) if mixer else () for mixer in both)
 
     def forward(
-        self, x: Tensor, state: Tree, position: Tensor, memory: KeysValues | None, mask: Tensor
+        self,
+        x: Tensor,
+        state: Tree,
+        position: Tensor,
+        memory: KeysValues | None,
+        mask: Tensor,
+        attention: bool,
     ) -> tuple[Tensor, Tree, Tensor | None]:
         """Apply to x (B*K, T, D).
 
@@ -404,9 +423,10 @@ class DecoderLayer(nn.Module):
             position: (B*K,), how many tokens came before.
             memory: cross-attention keys and values, B rows; None without cross-attention.
             mask: (B, S), the source mask.
+            attention: whether the cross-attention weights are wanted.
 
         Returns:
-            the stream, the state and the cross-attention weights (B*K, H, T, S), if any.
+            the stream, the state and the cross-attention weights (B*K, H, T, S), if wanted and any.
         """
         mixing, channelling = cast(tuple[Tree, Tree], state)
         weights = None
@@ -414,7 +434,7 @@ class DecoderLayer(nn.Module):
             mixed, mixing = self.mixer(self.around_mixer.enter(x), mixing, position)
             x = self.around_mixer.leave(x, mixed)
         if self.cross and self.around_cross and memory:
-            read, weights = self.cross(self.around_cross.enter(x), memory, mask)
+            read, weights = self.cross(self.around_cross.enter(x), memory, mask, attention)
             x = self.around_cross.leave(x, read)
         if self.channels and self.around_channels:
             mixed, channelling = self.channels(self.around_channels.enter(x), channelling, position)
@@ -508,13 +528,13 @@ class Stack(Seq2Seq):
         layers = cast("tuple[KeysValues, ...]", rest[0]) if rest else [None] * len(states)
         after, seen = [], []
         for layer, before, keys_values in zip(self.decoder, states, layers, strict=True):
-            x, layer_state, weights = layer(x, before, position, keys_values, first)
+            x, layer_state, weights = layer(x, before, position, keys_values, first, attention)
             after.append(layer_state)
             if weights is not None:
                 seen.append(weights)
         hidden = self.decoder_norm(x)
         state = (position + tokens.shape[1], tuple(after))
-        return Decoded(hidden, state, tuple(seen) if attention else ())
+        return Decoded(hidden, state, tuple(seen))
 
     def project(self, hidden: Tensor) -> Tensor:
         """Map hidden (..., D) to logits (..., V)."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt_cli.models.attention import masked_softmax
+from nmt_cli.models.attention import masked_softmax, prefers_fused
 from nmt_cli.models.base import (
     Architecture,
     Seq2Seq,
@@ -27,7 +27,7 @@ from nmt_cli.models.base import (
 )
 from nmt_cli.models.dropout import Dropout
 from nmt_cli.models.options import WIDEST, only_with, require
-from nmt_cli.models.positions import RelativePositions, alibi, rotate
+from nmt_cli.models.positions import RelativePositions, alibi, distances, rotate
 from nmt_cli.models.stack import (
     BASE,
     BASE_TRAINING,
@@ -118,43 +118,58 @@ class SelfAttention(nn.Module):
         return q, k, v
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, distance: Tensor
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False
     ) -> Tensor:
         """Attend from q to k and v as ``split`` gives them: (B, T, D).
 
         Args:
-            q: queries (B, H, T, D/H).
+            q: queries (B, H, T, D/H), of the last T of S positions.
             k: keys (B, H_kv, S, D/H).
             v: values (B, H_kv, S, D/H).
             mask: what may be seen, broadcast to (B, T, S); None: all.
-            distance: (T, S), how far each key stands after each query.
+            causal: whether, in place of a mask, each of S = T positions sees itself and those
+                before: what a fused kernel does faster than with a mask.
         """
-        bias = alibi(distance, self.heads) if self.positions == "alibi" else None
-        if q.is_cuda and self.relative is None:
+        T, S = q.shape[2], k.shape[2]
+        biased = self.positions == "alibi"
+        bias = alibi(distances(T, S, q.device), self.heads) if biased else None
+        fused = prefers_fused(q) and self.relative is None
+        if causal and (biased or not fused):
+            mask, causal = self.seen(T, S, q.device), False
+        if fused:
             seen = None if mask is None else mask.unsqueeze(1)
             if bias is not None:
                 seen = (bias if seen is None else bias.masked_fill(~seen, -torch.inf)).to(q.dtype)
             p = self.dropout.p if self.training else 0.0
-            fused = F.scaled_dot_product_attention(
-                q, k, v, attn_mask=seen, dropout_p=p, enable_gqa=self.kv_heads != self.heads
-            )
-            return self.out(merge_heads(fused))
+            mixed = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=seen, dropout_p=p, is_causal=causal,
+                enable_gqa=self.kv_heads != self.heads,
+            )  # fmt: skip
+            return self.out(merge_heads(mixed))
         q = q * self.d_head**-0.5
         if self.kv_heads != self.heads:  # each head of keys serves a group of queries
             q = q.unflatten(1, (self.kv_heads, -1))
             k, v = k.unsqueeze(2), v.unsqueeze(2)
         scores = q @ k.transpose(-1, -2)
         if self.relative:
-            scores = scores + self.relative.scores(q, distance)
+            scores = scores + self.relative.scores(q, distances(T, S, q.device))
         if bias is not None:
-            scores = scores + bias.view(*scores.shape[1:-2], *distance.shape).to(scores.dtype)
+            scores = scores + bias.view(*scores.shape[1:-2], T, S).to(scores.dtype)
         if mask is not None:
             mask = mask.view(mask.shape[0], *[1] * (scores.dim() - 3), *mask.shape[1:])
         weights = self.dropout(masked_softmax(scores, mask).to(v.dtype))
         mixed = weights @ v
         if self.relative:
-            mixed = mixed + self.relative.mixed(weights, distance)
+            mixed = mixed + self.relative.mixed(weights, distances(T, S, q.device))
         return self.out(merge_heads(mixed.flatten(1, -3)))
+
+    def seen(self, T: int, S: int, device: torch.device) -> Tensor:
+        """Tell what the last T of S positions see: themselves and those before, (1, T, S)."""
+        distance = distances(T, S, device)
+        seen = distance <= 0
+        if self.window:
+            seen = seen & (distance >= -self.window)
+        return seen.unsqueeze(0)
 
 
 class FullAttention(SelfAttention):
@@ -164,12 +179,11 @@ class FullAttention(SelfAttention):
         """Attend over x (B, S, D) with mask (B, S)."""
         rows, S, _ = x.shape
         position = torch.zeros(rows, dtype=torch.int64, device=x.device)
-        steps = torch.arange(S, device=x.device)
-        distance = steps - steps[:, None]
         seen = mask[:, None, :]
         if self.window:  # padding sees itself, so that no row of the softmax is empty
+            distance = distances(S, S, x.device)
             seen = (seen & (distance.abs() <= self.window)) | (distance == 0)
-        return self.attend(*self.split(x, position), seen, distance)
+        return self.attend(*self.split(x, position), seen)
 
 
 class CausalAttention(SelfAttention, Mixer):
@@ -187,15 +201,10 @@ class CausalAttention(SelfAttention, Mixer):
         if past_k.shape[2] > 0:
             k, v = torch.cat([past_k.to(k.dtype), k], 2), torch.cat([past_v.to(v.dtype), v], 2)
         T, S = q.shape[2], k.shape[2]
-        steps = torch.arange(S, device=x.device)
-        distance = steps - steps[S - T :, None]  # (T, S)
-        seen = None  # a single position sees all that is kept
-        if T > 1:
-            seen = distance <= 0
-            if self.window:
-                seen = seen & (distance >= -self.window)
-            seen = seen.unsqueeze(0)
-        mixed = self.attend(q, k, v, seen, distance)
+        causal = 1 < T == S and not self.window
+        # a single position sees all that is kept
+        seen = None if causal or T == 1 else self.seen(T, S, x.device)
+        mixed = self.attend(q, k, v, seen, causal)
         return mixed, (k, v) if not self.window else (
             k[:, :, -self.window :],
             v[:, :, -self.window :],

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from nmt_cli.models import Vocabulary, architecture
 from nmt_cli.models.attention import make_attention, scaled_dot_weights
-from nmt_cli.models.base import flip_index
+from nmt_cli.models.base import flip_index, select
 from nmt_cli.models.cells import GRU, LSTM, RNN
 from nmt_cli.models.dropout import Dropout, scaled_mask
 from nmt_cli.models.feeding_loop import recur_and_attend
@@ -503,3 +503,34 @@ def test_dropout_keeps_the_stated_share_and_the_mean(p):
 def test_dropout_does_nothing_when_evaluating():
     x = torch.randn(3, 4)
     assert Dropout(0.5).eval()(x) is x
+
+
+@pytest.mark.parametrize("variant", architecture("transformer").variants, ids=str)
+def test_fused_attention_gives_what_is_written_out(monkeypatch, variant):
+    """What a GPU runs, by the same kernel's CPU form."""
+    torch.manual_seed(5)
+    arch = architecture("transformer")
+    options = arch.options(**{**arch.sizes["tiny"], "dropout": 0.0, **variant})
+    model = arch.build(options, Vocabulary(V, V, True)).double()
+    src, tgt = torch.randint(4, V, (3, 6)), torch.randint(4, V, (6, 5))
+    mask = mask_of([6, 2, 4], 6)
+
+    def outcome():
+        model.zero_grad()
+        memory = model.encode(src, mask)
+        state = select(model.start(memory), torch.arange(3).repeat_interleave(2))
+        first = model.decode(tgt[:, :3], memory, state)
+        second = model.decode(tgt[:, 3:4], memory, first.state)
+        third = model.decode(tgt[:, 3:], memory, first.state)
+        logits = model.project(torch.cat([x.hidden for x in (first, second, third)], 1))
+        logits.square().sum().backward()
+        return logits, [p.grad for p in model.parameters() if p.grad is not None]
+
+    written_out = outcome()
+    for module in ("transformer", "stack"):
+        monkeypatch.setattr(f"nmt_cli.models.{module}.prefers_fused", lambda q: True)
+    fused = outcome()
+    torch.testing.assert_close(fused, written_out, rtol=1e-9, atol=1e-9)
+    memory = model.encode(src, mask)
+    shown = model.decode(tgt[::2], memory, model.start(memory), attention=True).attention
+    assert len(shown) == (options.decoder_layers if options.cross_attention else 0)
