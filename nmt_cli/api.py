@@ -10,6 +10,7 @@ translation.text, translation.score, translation.attention.shape
 from __future__ import annotations
 
 import base64
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -20,10 +21,11 @@ import numpy as np
 
 from nmt_cli import experiment
 from nmt_cli.batches import BatchSize
-from nmt_cli.config import Asked, resolve
+from nmt_cli.config import Asked, refuse_beside_init, resolve
+from nmt_cli.corpus.columns import one_line
 from nmt_cli.corpus.pairs import Pair, Request
 from nmt_cli.display import report_table
-from nmt_cli.errors import NmtError, did_you_mean
+from nmt_cli.errors import NmtError, NmtWarning, did_you_mean
 from nmt_cli.evaluation import Report, make_sample, translate_sample
 from nmt_cli.evaluation import evaluate as judge
 from nmt_cli.judging import pairs_to_judge
@@ -163,7 +165,7 @@ class Model:
         if isinstance(texts, str):
             raise TypeError("texts is a list of sentences, not one string")
         options = SearchOptions(max(beam, n), n, length_penalty, max_length)
-        lines = [" ".join(text.splitlines()) for text in texts]
+        lines = [one_line(text) for text in texts]
         found = self._translator.translate(lines, options, BatchSize(batch_tokens))
         return [
             [Translated(line, result, output, self._translator) for output in result.outputs]
@@ -197,6 +199,8 @@ def load(
     folders = [RunFolder(Path(path)) for path in paths]
     chosen = choose_device(device)
     number_format = choose_translation_precision(precision, chosen)
+    if number_format.warning:
+        warnings.warn(number_format.warning, NmtWarning, stacklevel=2)
     return Model(folders, load_translator(folders, chosen, number_format).with_workers(workers))
 
 
@@ -239,6 +243,9 @@ def train(
         if name not in Asked.__annotations__:
             hint = did_you_mean(name, Asked.__annotations__)
             raise TypeError(f"train() has no option {name}{hint}")
+    if asked.get("init") is not None:
+        told = {name: value for name, value in asked.items() if value is not None}
+        refuse_beside_init(RunFolder(Path(str(asked["init"]))), told)
     config = resolve(asked)
     folder = RunFolder(Path(out) if out is not None else DEFAULT_ROOT / config.arch)
     for event in experiment.start(config, folder, overwrite, _Unwatched()):

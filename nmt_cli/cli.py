@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -33,6 +34,9 @@ app.command("archs")(archs.archs)
 app.command("export")(export.export)
 app.command("doctor")(doctor.doctor)
 app.add_typer(data.app, name="data")
+
+_BAD_PATHS = {errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR}
+"""What is wrong with the name of a file or folder, not with the work."""
 
 # Typer may carry its own copy of click, so the class is taken from where Typer has it.
 _UsageError: type[Exception] = next(
@@ -86,9 +90,11 @@ def run() -> int:
     except (KeyboardInterrupt, typer.Abort):
         return signals.INTERRUPTED
     except OSError as error:
-        _silence_stdout()
-        where = f"{error.filename}: " if error.filename else "output cannot be written: "
-        return _failed(f"{where}{error.strerror or error}", 1)
+        reason = error.strerror or error
+        if error.filename is None:
+            _silence_stdout()
+            return _failed(f"output cannot be written: {reason}", 1)
+        return _failed(f"{error.filename}: {reason}", 2 if error.errno in _BAD_PATHS else 1)
     except Exception as error:
         if is_out_of_memory(error):
             return _failed("out of memory; try a smaller --batch-tokens, --max-words or --size", 1)

@@ -344,7 +344,7 @@ def resolve(asked: Asked) -> Config:
         end = end if end != End() else End(epochs=architecture(arch).recipe.generated_epochs)
     if parent is not None:
         given = {**parent["options"], **given}
-    return Config(
+    made = Config(
         arch=arch,
         options=dataclasses.asdict(resolve_options(arch, size, given)),
         data=DataConfig(
@@ -375,6 +375,44 @@ def resolve(asked: Asked) -> Config:
         compile=told.get("compile", False),
         subword_sampling=sampling,
     )
+    if wrong := made._wrong():
+        name = wrong.rpartition(".")[2]
+        raise NmtError(f"{name}: {told.get(name)!r} is not what it can be")
+    return made
+
+
+_FROM_INIT = (
+    "arch", "size", "tokenizer", "vocab_size", "separate_vocab", "normalization", "lowercase",
+    "symbol",
+)  # fmt: skip
+
+
+def refuse_beside_init(parent: RunFolder, told: Mapping[str, Any]) -> None:
+    """Refuse another architecture or tokenizer than that of a run that is trained on.
+
+    Args:
+        parent: the run.
+        told: what the user gave, by the names of options.
+
+    Raises:
+        NmtError: naming an option that would be ignored.
+    """
+    stored = told_to(parent)
+    for name in _FROM_INIT:
+        if name in told and told[name] != stored.get(name):
+            value = told[name]
+            shown = " ".join(value) if isinstance(value, list) else value
+            raise NmtError(
+                f"--{name.replace('_', '-')} {shown}: cannot be changed with --init; architecture "
+                f"and tokenizer are those of {parent.path}"
+            )
+
+
+def told_to(run: RunFolder) -> dict[str, Any]:
+    """Give what a run was told, by the names of options, and the languages that it found."""
+    config = run.config()
+    told = Config.from_json(config["request"], str(run.path / "config.json")).as_options()
+    return {**told, "src_lang": config["src_lang"], "tgt_lang": config["tgt_lang"]}
 
 
 def resolve_training(config: Config, per_epoch: int) -> TrainingOptions:

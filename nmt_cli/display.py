@@ -35,6 +35,11 @@ _CONTROLS = dict.fromkeys([*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0)]
 """What a terminal would obey rather than show; a model or a corpus may contain any of it."""
 
 
+def printable(text: str) -> str:
+    """Put a mark in the place of every control character but tabs and line feeds."""
+    return text.translate(_CONTROLS)
+
+
 class Screen:
     """Notes and progress on stderr; a bar in a terminal, a line now and then elsewhere."""
 
@@ -51,8 +56,8 @@ class Screen:
         """Write a line, unless quiet; a warning is shown all the same."""
         warning = text.startswith("warning:")
         if not self.quiet or warning:
-            shown = text.translate(_CONTROLS)
-            self.console.print(shown, style="yellow" if warning else None, markup=False)
+            style = "yellow" if warning else None
+            self.console.print(printable(text), style=style, markup=False, emoji=False)
 
     @contextmanager
     def progress(self, what: str, total: int | None) -> Iterator[Bar]:
@@ -62,13 +67,13 @@ class Screen:
             return
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TaskProgressColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[extra]}"),
+            TextColumn("{task.fields[extra]}", markup=False),
         )
         with Progress(*columns, console=self.console, transient=True) as shown:
             yield Bar(self, what, total, shown)
@@ -201,6 +206,7 @@ def aligned(
         text_columns: which of them hold text.
         most: characters of a line, past which the last column goes on below itself; None: any.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     indent = sum(widths[:-1]) + 2 * (len(widths) - 1)
     lines = []

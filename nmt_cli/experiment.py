@@ -389,6 +389,7 @@ class _Session:
         elif isinstance(event, Validated):
             if event.best:
                 self.folder.write_weights(self.trainer.best_weights)
+                self.folder.forget_evaluation()
             self.log_size = self.folder.append_log(
                 {
                     "step": event.step,
@@ -435,8 +436,6 @@ class _Session:
         Raises:
             WorkFailed: if there are none.
         """
-        from nmt_cli.files import json_text, write_whole
-
         if not self.trainer.progress.best:
             raise WorkFailed(
                 f"{self.folder.path}: the loss of every validation was nan, inf or absurdly high, "
@@ -453,8 +452,8 @@ class _Session:
         for fault in output.faults():
             yield Note(f"warning: {fault}")
         report = evaluate(test, [output], self._bleu())
-        write_whole(self.folder.path / "eval.json", json_text(report.as_json(), indent=2) + "\n")
-        self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)
+        self.folder.write_evaluation(report.as_json(), report.systems[0].overall.bleu)
+        self.folder.update_config(finished=_now())
         yield Evaluated(report)
 
 

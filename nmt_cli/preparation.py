@@ -23,8 +23,9 @@ from nmt_cli.tokenized import Tokenizers
 from nmt_cli.tokenizer import Tokenizer
 from nmt_cli.watching import Note, Watcher
 
-_TOKENS_A_WORD = 5
+_TOKENS_A_WORD = {"char": 20, "byte": 40}
 """A pair with a side of so many times --max-words tokens is left out: its words are no words."""
+_SUBWORDS_A_WORD = 5
 
 Notes = Generator[Note, None, None]
 
@@ -130,15 +131,15 @@ class Preparation:
             NmtError: if no pair is left.
         """
         config = self._config
-        limit = _TOKENS_A_WORD * config.data.max_words
-        if max_positions:
-            limit = min(limit, max_positions)
+        limit = _TOKENS_A_WORD.get(config.tokenizer.kind, _SUBWORDS_A_WORD) * config.data.max_words
+        wider = "--max-words"
+        if max_positions and max_positions < limit:
+            limit, wider = max_positions, "-O max_positions"
         ids = yield from self._ids()
         places = np.flatnonzero(ids.lengths.max(axis=1) <= limit)
         if len(places) == 0:
             raise NmtError(
-                f"{config.data.spec}: every pair has more than {limit} tokens a side; raise -O "
-                "max_positions"
+                f"{config.data.spec}: every pair has more than {limit} tokens a side; raise {wider}"
             )
         if len(places) < len(ids):
             yield Note(f"dropped: {len(ids) - len(places)} with more than {limit} tokens a side")

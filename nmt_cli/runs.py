@@ -43,8 +43,9 @@ _NEEDED = {
 }
 """What ``config.json`` must hold for a run to be used, and of which kind."""
 WEIGHTS = "model.safetensors"
+_EVALUATION = "eval.json"
 _OWN = (
-    "config.json", "tokenizer.model", "src.model", "tgt.model", WEIGHTS, "log.jsonl", "eval.json",
+    "config.json", "tokenizer.model", "src.model", "tgt.model", WEIGHTS, "log.jsonl", _EVALUATION,
     "training-pairs.safetensors",
 )  # fmt: skip
 """The files of a run, beside the folder ``last``."""
@@ -198,6 +199,17 @@ class RunFolder:
     def update_config(self, **values: Any) -> None:
         """Change some top-level values of ``config.json``."""
         self.write_config({**self.config(), **values})
+
+    def forget_evaluation(self) -> None:
+        """Drop the final evaluation, as the weights are no more those that it was about."""
+        (self._files / _EVALUATION).unlink(missing_ok=True)
+        if self.config().get("test_bleu") is not None:
+            self.update_config(test_bleu=None)
+
+    def write_evaluation(self, report: Any, bleu: float | None) -> None:
+        """Write ``eval.json``, and note the BLEU of all in ``config.json``."""
+        write_whole(self._files / _EVALUATION, json_text(report, indent=2) + "\n")
+        self.update_config(test_bleu=bleu)
 
     def clear(self) -> None:
         """Remove what an earlier run left here, and nothing else."""

@@ -12,7 +12,7 @@ import io
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -228,7 +228,7 @@ def _run_trainer(texts: list[str], kind: Kind, size: int, symbols: list[str]) ->
 
     written = io.BytesIO()
     SentencePieceTrainer.train(
-        sentence_iterator=_encoded(texts),
+        sentence_iterator=iter(texts),
         model_writer=written,
         model_type="char" if kind == "byte" else kind,
         hard_vocab_limit=kind in {"unigram", "bpe"},
@@ -248,7 +248,3 @@ def _run_trainer(texts: list[str], kind: Kind, size: int, symbols: list[str]) ->
         minloglevel=int(os.environ.get("NMT_SENTENCEPIECE_LOG", "2")),
     )
     return written.getvalue()
-
-
-def _encoded(texts: list[str]) -> Iterator[str]:
-    yield from texts

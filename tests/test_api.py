@@ -12,6 +12,7 @@ import pytest
 import nmt_cli
 from nmt_cli.commands.train import train as command
 from nmt_cli.config import Asked, resolve, resolve_training
+from nmt_cli.errors import NmtWarning
 from tests.conftest import PAIRS, nmt, text, write_pairs
 
 
@@ -101,3 +102,24 @@ def test_an_option_that_there_is_not_is_refused(tmp_path):
     with pytest.raises(TypeError, match=r"no option step; did you mean 'steps'\?"):
         nmt_cli.train(tmp_path / "R", arch="lstm", step=3)  # type: ignore[call-arg]
     assert not (tmp_path / "R").exists()
+
+
+def test_values_are_checked_as_on_the_command_line(trained, tmp_path):
+    new = tmp_path / "R"
+    with pytest.raises(nmt_cli.NmtError, match="schedule: 'linear' is not what it can be"):
+        nmt_cli.train(new, arch="lstm", schedule="linear")
+    for option in ({"arch": "gru"}, {"tokenizer": "char"}, {"lowercase": True}):
+        with pytest.raises(nmt_cli.NmtError, match="cannot be changed with --init"):
+            nmt_cli.train(new, init=str(trained), data="copy", **option)
+    assert not new.exists()
+
+
+def test_line_separators_of_unicode_are_ordinary_characters(model):
+    texts = ["The ferry\u2028is late.", "We\x85painted\x0cthe shed.", "Two\r\nlines"]
+    sources = [found.source for found in model.translate(texts, beam=1)]
+    assert sources == [*texts[:2], "Two lines"]
+
+
+def test_another_precision_than_asked_for_is_said(trained):
+    with pytest.warns(NmtWarning, match="fp16"):
+        nmt_cli.load(trained, device="cpu", precision="fp16")

@@ -60,6 +60,11 @@ def test_it_wins_also_where_options_stand_for_one_another(folder):
         assert 'attention = "luong-dot"' in lines  # which no size sets
 
 
+def test_an_end_on_the_command_line_stands_for_that_of_the_file(folder):
+    lines = printed(folder, "--config", "run.toml", "--epochs", 2).splitlines()
+    assert "epochs = 2.0" in lines and not any(line.startswith("steps") for line in lines)
+
+
 def test_where_a_run_is_written_and_followed_is_printed_too(folder):
     args = ("--config", "run.toml", "-o", "R", "--tensorboard", "--tracker", "wandb")
     (folder / "all.toml").write_text(printed(folder, *args))
@@ -80,7 +85,8 @@ def test_a_run_from_the_weights_of_another_is_made_again_from_its_config(folder)
 def test_what_the_command_line_takes_a_run_may_hold(folder):
     endless = ("--minutes", 1e12, "--max-ratio", 1e12, "--clip-norm", 1e12, "--steps", 1)
     text(nmt("train", "--config", "run.toml", *endless, "-o", "R", cwd=folder))
-    text(nmt("train", "--resume", "R", "--steps", 2, cwd=folder))
+    again = ("--resume", "R", "-o", "R", "--config", "R/config.json")  # nothing of it is another
+    text(nmt("train", *again, "--steps", 2, cwd=folder))
 
 
 @pytest.mark.slow

@@ -58,6 +58,8 @@ from tests.conftest import write_pairs
         (("translate",), ["no finished run"]),
         (("translate", "-m", "nowhere"), ["nowhere", "no run here"]),
         (("translate", "missing.txt"), ["missing.txt"]),
+        (("translate", "x" * 300), ["xxx", "name too long"]),
+        (("translate", "The dog. " * 60), ["| nmt translate"]),
         (("translate", "The dog."), ["The dog.", "| nmt translate"]),
         (("translate", "--top-k", "3"), ["--sample"]),
         (("translate", "--seed", "3"), ["--seed", "--sample"]),

@@ -45,6 +45,16 @@ def test_a_vocabulary_that_the_text_does_not_fill_is_warned_of(tmp_path, kind):
     assert notes[-1] == f"vocabulary: {said.split()[-1]} ({kind})"
 
 
+@pytest.mark.parametrize("kind", ["char", "byte", "bpe"])
+def test_words_of_many_characters_are_words(tmp_path, kind):
+    made, _ = prepared(tmp_path, tokenizer=kind, max_words=6)
+    longest = max(
+        len(ids) for pair in made.tokenizers.encode(made.splits.train.pairs) for ids in pair
+    )
+    assert longest > 30 or kind == "bpe"
+    assert batches_of(made)[1] == []
+
+
 @pytest.mark.parametrize("sampling", [0.0, 0.2])
 def test_a_corpus_past_what_is_held_gives_the_same_batches_from_disk(
     tmp_path, monkeypatch, sampling

@@ -139,7 +139,7 @@ def evaluate(
     from nmt_cli import plots
     from nmt_cli.corpus.lines import require_readable
     from nmt_cli.corpus.pairs import Request
-    from nmt_cli.display import Screen, metrics_table, report_table
+    from nmt_cli.display import Screen, metrics_table, printable, report_table
     from nmt_cli.evaluation import check_metrics, make_sample
     from nmt_cli.evaluation import evaluate as judge
 
@@ -212,7 +212,7 @@ def evaluate(
     if others:
         typer.echo(f"\n{', '.join(others)} in the same buckets\n" + metrics_table(report, others))
     if worst:
-        typer.echo("\n" + _worst(test, systems, bleu_tokenize or "13a", worst))
+        typer.echo("\n" + printable(_worst(test, systems, worst)))
     return 0
 
 
@@ -284,6 +284,8 @@ def _translate(
 
     chosen = choose_device(device)  # type: ignore[arg-type]
     number_format = choose_translation_precision(precision, chosen)  # type: ignore[arg-type]
+    if number_format.warning:
+        screen.note(f"warning: {number_format.warning}")
     options = SearchOptions(beam=beam, length_penalty=length_penalty)
     outputs = []
     with screen.progress(name, len(runs) * len(test.sources)) as bar:
@@ -292,6 +294,7 @@ def _translate(
                 choose_workers(chosen)
             )
             outputs.append(translate_sample(name, translator, test, options, on_done=bar.advance))
+            del translator  # its processes end before the next run's begin
     for output in outputs:
         for fault in output.faults():
             screen.note(f"warning: {name}: {fault}")
@@ -357,7 +360,7 @@ def _as_csv(report: Report) -> str:
     return text.getvalue()
 
 
-def _worst(test: Sample, systems: list[SystemOutput], tokenizer: str, count: int) -> str:
+def _worst(test: Sample, systems: list[SystemOutput], count: int) -> str:
     """Lay out the sentences on which the first two systems differ most in sentence chrF."""
     from sacrebleu.metrics.chrf import CHRF
 

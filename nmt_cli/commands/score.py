@@ -95,6 +95,8 @@ def score(
     test = make_sample(pairs, edges=edges)
     chosen = choose_device(device.value)
     number_format = choose_translation_precision(precision.value, chosen)
+    if number_format.warning:
+        screen.note(f"warning: {number_format.warning}")
     raise_when_interrupted()
     systems = []
     with screen.progress("scoring", len(runs) * len(pairs.pairs)) as bar:

@@ -364,12 +364,16 @@ def train(
     """
     from nmt_cli import experiment
     from nmt_cli.commands.following import follow
-    from nmt_cli.config import Asked, End, resolve
+    from nmt_cli.config import Asked, End, refuse_beside_init, resolve, told_to
     from nmt_cli.display import Screen
     from nmt_cli.models.options import parse_assignments
     from nmt_cli.runs import DEFAULT_ROOT, RunFolder
 
     screen = Screen(quiet)
+    if any(typed(ctx, name) for name in ("steps", "epochs", "minutes")):  # not a file's beside it
+        steps = steps if typed(ctx, "steps") else None
+        epochs = epochs if typed(ctx, "epochs") else None
+        minutes = minutes if typed(ctx, "minutes") else None
     end = End(steps, epochs, minutes)
     if typed(ctx, "batch_sentences") and not typed(ctx, "batch_tokens"):
         batch_tokens = None  # the command line wins over a file
@@ -379,8 +383,8 @@ def train(
     if resume is not None:
         folder = RunFolder(resume)
         folder.settle()
-        stored = _stored(folder)
-        _refuse_changes(ctx, stored)
+        stored = told_to(folder)
+        _refuse_changes(ctx, folder, stored)
         changes: dict[str, Any] = {"device": device.value} if given(ctx, "device") else {}
         if threads is not None:
             changes["threads"] = threads
@@ -393,7 +397,7 @@ def train(
             _trackers(folder, tensorboard, tracker, stored, True),
         )
     if init is not None:
-        _refuse_beside_init(ctx, RunFolder(init))
+        refuse_beside_init(RunFolder(init), {name: _value(ctx, name) for name in _given(ctx)})
     written = parse_assignments(option or []) if typed(ctx, "option") else {}
     if "dropout" in written:
         refuse_both("--dropout", "-O dropout", typed(ctx, "dropout"))
@@ -489,21 +493,30 @@ _WITH_RESUME = {
 }  # fmt: skip
 
 
-def _refuse_changes(ctx: typer.Context, stored: dict[str, Any]) -> None:
+def _given(ctx: typer.Context) -> list[str]:
+    return [name for name in ctx.params if given(ctx, name)]
+
+
+def _value(ctx: typer.Context, name: str) -> Any:
+    """Give an option's value in the form in which a run keeps it."""
+    value = getattr(ctx.params[name], "value", ctx.params[name])
+    return str(value) if isinstance(value, Path) else value
+
+
+def _refuse_changes(ctx: typer.Context, folder: RunFolder, stored: dict[str, Any]) -> None:
     """With --resume only the end, the device and the logging may be given anew.
 
-    An option that repeats what the run was begun with changes nothing and is let pass.
+    An option that repeats what the run was begun with changes nothing and is let pass; a --size
+    does not say whether it would.
     """
 
     def changes(name: str) -> bool:
-        value = getattr(ctx.params[name], "value", ctx.params[name])
-        return bool(value != stored.get(name))
+        value = _value(ctx, name)
+        if name == "option":
+            return _changed_options(stored, value)
+        return bool(value != {**stored, "out": str(folder.path)}.get(name))
 
-    others = [
-        name
-        for name in ctx.params
-        if name not in _WITH_RESUME and given(ctx, name) and changes(name)
-    ]
+    others = [name for name in _given(ctx) if name not in _WITH_RESUME and changes(name)]
     if others:
         options = ", ".join(_written(name) for name in others)
         raise NmtError(
@@ -512,34 +525,15 @@ def _refuse_changes(ctx: typer.Context, stored: dict[str, Any]) -> None:
         )
 
 
-def _stored(run: RunFolder) -> dict[str, Any]:
-    """Give what a run was told, by the names of options; ``-O`` as if each were one."""
-    from nmt_cli.config import Config
+def _changed_options(stored: dict[str, Any], written: list[str]) -> bool:
+    from nmt_cli.models import resolve_options
+    from nmt_cli.models.options import parse_assignments
 
-    request, file = run.config()["request"], run.path / "config.json"
-    options = Config.from_json(request, str(file)).as_options()
-    return {**options["options"], **options}
+    arch, options = stored["arch"], stored["options"]
+    asked = resolve_options(arch, "small", {**options, **parse_assignments(written)})
+    return bool(asked != resolve_options(arch, "small", options))
 
 
 def _written(name: str) -> str:
     """Give an option as it is typed."""
     return "-O" if name == "option" else "--" + name.replace("_", "-")
-
-
-_FROM_INIT = (
-    "arch", "size", "tokenizer", "vocab_size", "separate_vocab", "normalization", "lowercase",
-    "symbol",
-)  # fmt: skip
-
-
-def _refuse_beside_init(ctx: typer.Context, parent: RunFolder) -> None:
-    """With --init the architecture and the tokenizer are the parent's; others would be ignored."""
-    stored = _stored(parent)
-    for name in _FROM_INIT:
-        value = getattr(ctx.params[name], "value", ctx.params[name])
-        if given(ctx, name) and value != stored.get(name):
-            shown = " ".join(value) if isinstance(value, list) else value
-            raise NmtError(
-                f"{_written(name)} {shown}: cannot be changed with --init; architecture "
-                f"and tokenizer are those of {parent.path}"
-            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -200,13 +201,13 @@ def translate(
     refuse_both("--sample", "--beam", sample and given(ctx, "beam"))
     _check_attention(attention, layer, head, align)
     refuse_both("--batch-tokens", "--batch-sentences", bool(batch_tokens and batch_sentences))
-    check_outputs({"--attention": attention, "-o": out}, files or [])
     for path in files or []:
-        if " " in path.name and not path.exists():
+        if " " in path.name and not os.path.exists(path):  # false, too, of names beyond all length
             raise NmtError(
                 f'{path}: no such file; text goes in by a pipe: echo "..." | nmt translate'
             )
         require_readable(path)
+    check_outputs({"--attention": attention, "-o": out}, files or [])
     if not files and sys.stdin is None:
         raise NmtError("stdin is closed; give files to translate, or pipe text in")
     chosen_device = choose_device(device.value)

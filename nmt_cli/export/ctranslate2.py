@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.errors import NmtError
+from nmt_cli.models.options import parse
 from nmt_cli.models.positions import LearnedPositions, sinusoid
 from nmt_cli.models.stack import (
     CrossAttention,
@@ -52,7 +53,7 @@ def write_ctranslate2(run: RunFolder, folder: Path, quantization: Quantization) 
             f"{run.path}: --to ctranslate2 takes a transformer, which is what that engine computes,"
             f" not {config['arch']}"
         )
-    options = TransformerOptions(**config["options"])
+    options = parse(TransformerOptions, config["options"], "transformer")
     require_known(options)
     try:
         from ctranslate2.specs import TransformerSpec  # noqa: F401
