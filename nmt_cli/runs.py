@@ -447,7 +447,7 @@ class RunFolder:
 def find_runs(root: Path = DEFAULT_ROOT) -> Iterator[RunFolder]:
     """Yield the runs under a folder, two levels deep; a hidden folder is none."""
     for config in sorted([*root.glob("*/config.json"), *root.glob("*/*/config.json")]):
-        if not config.parent.name.startswith("."):
+        if not any(part.startswith(".") for part in config.relative_to(root).parts):
             yield RunFolder(config.parent)
 
 

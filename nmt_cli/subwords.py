@@ -38,6 +38,7 @@ class SubwordSampler:
         self._strength = strength
         self._scores = tokenizer.scores()
         self._draw = self._merge if kind == "bpe" else self._walk
+        self._bounds = min(self._scores.values()) - _UNKNOWN, max(map(len, self._scores))
         self._lattices: dict[str, Lattice] = {}
 
     def encode_all(self, lines: Iterable[str], seed: int) -> list[list[int]]:
@@ -59,7 +60,7 @@ class SubwordSampler:
     def _walk(self, word: str, random: Random) -> list[str]:
         lattice = self._lattices.get(word)
         if lattice is None:
-            lattice = Lattice(word, self._scores, self._strength)
+            lattice = Lattice(word, self._scores, self._strength, *self._bounds)
             if len(self._lattices) < _CACHED:
                 self._lattices[word] = lattice
         return lattice.draw(random)
@@ -94,12 +95,19 @@ class Lattice:
 
     Draws are exact: from the end of the word back, each piece by the sum over all ways to what is
     before it.
+
+    Args:
+        word: to be cut.
+        scores: log P of each piece.
+        power: to which the probability of a segmentation is raised.
+        unknown: the score of a character that is no piece.
+        longest: characters of the longest piece.
     """
 
-    def __init__(self, word: str, scores: Mapping[str, float], power: float) -> None:
+    def __init__(
+        self, word: str, scores: Mapping[str, float], power: float, unknown: float, longest: int
+    ) -> None:
         self._word = word
-        unknown = min(scores.values()) - _UNKNOWN
-        longest = max(map(len, scores))
         sums = [0.0]  # log of the summed weight of all segmentations of the first so many
         self._ends: list[tuple[list[int], list[float]]] = []
         for end in range(1, len(word) + 1):

@@ -83,7 +83,7 @@ def test_a_lattice_draws_each_segmentation_by_its_probability(power):
     scores = {"a": -1.0, "b": -1.5, "c": -2.0, "ab": -1.8, "bc": -3.5, "abc": -4.0}
     ways = [("a", "b", "c"), ("ab", "c"), ("a", "bc"), ("abc",)]
     weights = [math.exp(power * sum(scores[piece] for piece in way)) for way in ways]
-    lattice, random = Lattice("abc", scores, power), Random(1)
+    lattice, random = Lattice("abc", scores, power, -14.0, 3), Random(1)
     counts = Counter(tuple(lattice.draw(random)) for _ in range(DRAWS))
     assert set(counts) == set(ways)
     for way, weight in zip(ways, weights, strict=True):

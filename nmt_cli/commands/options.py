@@ -136,7 +136,9 @@ LengthPenalty = Annotated[
         help="Divide log P by ((5 + length) / 6) ** X; 0 favours short outputs.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show nothing but results and errors.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="Show nothing but results, warnings and errors.")
+]
 
 
 def given(ctx: typer.Context, name: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cache, partial
 from typing import Annotated
 
 from nmt_cli.corpus.pairs import MOST_MADE, Corpus, Pair, PairStream, Request, stable_hash
@@ -85,8 +85,10 @@ def corpus(name: str, options: str, request: Request) -> Corpus:
     chosen = parse(name, options)
     languages = (request.src_lang or _LANGUAGES[0], request.tgt_lang or _LANGUAGES[1])
 
+    made = cache(lambda: make(name, chosen))
+
     def read(split: str) -> PairStream:
-        return PairStream(f"{name} {split}", *languages, iter(make(name, chosen)[split]))
+        return PairStream(f"{name} {split}", *languages, iter(made()[split]))
 
     return Corpus(name, {split: partial(read, split) for split in ("train", "valid", "test")})
 

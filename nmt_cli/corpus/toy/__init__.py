@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, NamedTuple
 
 from nmt_cli.corpus.pairs import MOST_MADE, Corpus, Pair, PairStream, Request
@@ -61,9 +61,10 @@ def corpus(options: str, request: Request) -> Corpus:
     if {src_lang, tgt_lang} != {"en", "de"}:
         raise NmtError(f"toy: has en and de, not {src_lang} and {tgt_lang}")
     chosen = _parse(options)
+    made = cache(lambda: make(chosen))
 
     def read(split: str) -> PairStream:
-        pairs = make(chosen)[split]
+        pairs = made()[split]
         if src_lang == "de":
             pairs = [Pair(pair.tgt, pair.src) for pair in pairs]
         return PairStream(f"toy {split}", src_lang, tgt_lang, iter(pairs))
