@@ -361,6 +361,7 @@ def test_archs_shows_options(tmp_path):
     assert "one state a layer" in text(nmt("archs", "mamba", cwd=tmp_path))
     shown = text(nmt("archs", "lstm-attn", cwd=tmp_path))
     assert "bahdanau | luong-dot" in shown and "input_feeding" in shown and "Luong" in shown
+    assert "--lr 0.003 --warmup 300" in shown
 
 
 def test_a_folder_that_holds_a_run_is_not_touched(trained):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -70,8 +71,20 @@ def archs(
     for size, values in arch.sizes.items():
         shown = ", ".join(f"{key}={value}" for key, value in values.items() if size != "small")
         typer.echo(f"  {size}: {shown or 'the defaults'}")
-    typer.echo("\non a generated corpus, such as toy, the default of dropout is 0.0")
+    recipe = arch.recipe
+    names = ("lr", "warmup", "schedule", "batch_tokens", "epochs", "label_smoothing", "clip_norm")
+    typer.echo("\ntraining, where nothing else is said (no more than two epochs of --warmup):")
+    typer.echo(f"  {_flags({name: getattr(recipe, name) for name in names})}")
+    for size, rates in arch.size_training.items():
+        typer.echo(f"  with --size {size}: {_flags(rates)}")
+    generated = {"epochs": recipe.generated_epochs, "dropout": 0, "label_smoothing": 0}
+    typer.echo(f"  on a generated corpus, such as toy: {_flags(generated)}")
     return 0
+
+
+def _flags(values: Mapping[str, Any]) -> str:
+    """Write options as they are typed."""
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in values.items())
 
 
 def _parameters(arch: Architecture) -> str:
