@@ -41,6 +41,7 @@ from nmt_cli.runs import DEFAULT_ROOT, RunFolder
 from nmt_cli.scoring import Likelihood, score_pairs
 from nmt_cli.search import SearchOptions
 from nmt_cli.translation import (
+    BATCH_TOKENS,
     Alignment,
     Output,
     Translation,
@@ -51,8 +52,6 @@ from nmt_cli.translation import (
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_BATCH_TOKENS = 2048
 
 
 class Translated:
@@ -128,7 +127,7 @@ class Model:
         beam: int = 5,
         length_penalty: float = 0.6,
         max_length: int | None = None,
-        batch_tokens: int = _BATCH_TOKENS,
+        batch_tokens: int = BATCH_TOKENS,
     ) -> list[Translated]:
         """Translate texts, one sentence each; results in their order.
 
@@ -159,7 +158,7 @@ class Model:
         beam: int = 5,
         length_penalty: float = 0.6,
         max_length: int | None = None,
-        batch_tokens: int = _BATCH_TOKENS,
+        batch_tokens: int = BATCH_TOKENS,
     ) -> list[list[Translated]]:
         """Give up to n translations of each text, best first; else like ``translate``."""
         if isinstance(texts, str):

@@ -37,7 +37,7 @@ from nmt_cli.metrics import (
 from nmt_cli.neural import comet_scores, is_comet, require_comet
 from nmt_cli.search import SearchOptions
 from nmt_cli.tokenizer import Tokenizer
-from nmt_cli.translation import Translator
+from nmt_cli.translation import BATCH_TOKENS, Translator
 
 FEW_SENTENCES = 30
 """A bucket under this many sentences is marked: its score is hardly more than chance."""
@@ -45,7 +45,7 @@ FEW_SENTENCES = 30
 FEWEST_TO_RESAMPLE = 10
 """Under this many sentences a bootstrap interval or p-value would only mislead."""
 
-_BATCH = BatchSize(tokens=2048)
+_BATCH = BatchSize(BATCH_TOKENS)
 """Budget for translating a test set."""
 DEFAULT_EDGES = (10, 20, 30, 40, 50)
 

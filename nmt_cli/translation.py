@@ -31,6 +31,8 @@ from nmt_cli.search import (
 from nmt_cli.tokenizer import BOS, EOS, Tokenizer
 from nmt_cli.workers import Workers
 
+BATCH_TOKENS = 2048
+"""Source tokens that are translated at once, unless the user says otherwise."""
 MAX_SOURCE_TOKENS = 1000
 """A longer source is cut, with a warning."""
 

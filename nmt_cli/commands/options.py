@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -151,6 +151,12 @@ def typed(ctx: typer.Context, name: str) -> bool:
     """Tell whether an option was given on the command line itself."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def value_of(ctx: typer.Context, name: str) -> Any:
+    """Give an option's value in the form in which a run keeps it."""
+    value = getattr(ctx.params[name], "value", ctx.params[name])
+    return str(value) if isinstance(value, Path) else value
 
 
 def parse_columns(text: str | None) -> tuple[str, str] | None:

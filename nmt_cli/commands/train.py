@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -28,8 +28,9 @@ from nmt_cli.commands.options import (
     parse_columns,
     refuse_both,
     typed,
+    value_of,
 )
-from nmt_cli.errors import NmtError
+from nmt_cli.commands.resuming import refuse_changes
 
 if TYPE_CHECKING:
     from nmt_cli.runs import RunFolder
@@ -384,7 +385,7 @@ def train(
         folder = RunFolder(resume)
         folder.settle()
         stored = told_to(folder)
-        _refuse_changes(ctx, folder, stored)
+        refuse_changes(ctx, folder, stored)
         changes: dict[str, Any] = {"device": device.value} if given(ctx, "device") else {}
         if threads is not None:
             changes["threads"] = threads
@@ -397,63 +398,27 @@ def train(
             _trackers(folder, tensorboard, tracker, stored, True),
         )
     if init is not None:
-        refuse_beside_init(RunFolder(init), {name: _value(ctx, name) for name in _given(ctx)})
+        told = {name: value_of(ctx, name) for name in ctx.params if given(ctx, name)}
+        refuse_beside_init(RunFolder(init), told)
     written = parse_assignments(option or []) if typed(ctx, "option") else {}
     if "dropout" in written:
         refuse_both("--dropout", "-O dropout", typed(ctx, "dropout"))
         dropout = None
     with naming(config):
         filed = options_in_file(ctx, arch, size.value if typed(ctx, "size") else None)
-    asked: Asked = {
-        "arch": arch,
-        "data": data,
-        "src_lang": src_lang,
-        "tgt_lang": tgt_lang,
-        "valid": valid,
-        "test": test,
+    asked = {name: value_of(ctx, name) for name in Asked.__annotations__ if name in ctx.params}
+    asked |= {
         "columns": parse_columns(columns),
-        "encoding_errors": encoding_errors.value,
-        "max_words": max_words,
-        "min_words": min_words,
-        "max_ratio": max_ratio,
-        "drop_copies": drop_copies,
-        "dedupe": dedupe,
-        "cache": cache,
         "options": {**filed, **written},  # key by key
-        "size": size.value,
+        "dropout": dropout,
         "epochs": epochs,
         "steps": steps,
         "minutes": minutes,
         "batch_tokens": batch_tokens,
         "batch_sentences": batch_sentences,
-        "accumulate": accumulate,
-        "validate_every": validate_every,
-        "save_every": save_every,
-        "lr": lr,
-        "warmup": warmup,
-        "schedule": schedule.value if schedule else None,
-        "dropout": dropout,
-        "label_smoothing": label_smoothing,
-        "clip_norm": clip_norm,
-        "on_divergence": on_divergence.value,
-        "average": average,
-        "patience": patience,
-        "tokenizer": tokenizer.value,
-        "vocab_size": vocab_size,
-        "separate_vocab": separate_vocab,
-        "normalization": normalization.value,
-        "lowercase": lowercase,
-        "symbol": symbol or [],
-        "subword_sampling": subword_sampling,
-        "precision": precision.value,
-        "device": device.value,
-        "threads": threads,
-        "compile": compile,
-        "seed": seed,
-        "init": str(init) if init else None,
     }
     with naming(config):
-        resolved = resolve(asked)
+        resolved = resolve(cast(Asked, asked))
     if print_config:
         places = {
             "out": str(out) if out else None,
@@ -485,55 +450,3 @@ def _trackers(
     if tracker is not None:
         sinks.append(TRACKERS[tracker.value](folder.path, options, resumed))
     return [Tracker(sink) for sink in sinks]
-
-
-_WITH_RESUME = {
-    "resume", "epochs", "steps", "minutes", "device", "threads", "cache", "quiet", "config",
-    "tensorboard", "tracker",
-}  # fmt: skip
-
-
-def _given(ctx: typer.Context) -> list[str]:
-    return [name for name in ctx.params if given(ctx, name)]
-
-
-def _value(ctx: typer.Context, name: str) -> Any:
-    """Give an option's value in the form in which a run keeps it."""
-    value = getattr(ctx.params[name], "value", ctx.params[name])
-    return str(value) if isinstance(value, Path) else value
-
-
-def _refuse_changes(ctx: typer.Context, folder: RunFolder, stored: dict[str, Any]) -> None:
-    """With --resume only the end, the device and the logging may be given anew.
-
-    An option that repeats what the run was begun with changes nothing and is let pass; a --size
-    does not say whether it would.
-    """
-
-    def changes(name: str) -> bool:
-        value = _value(ctx, name)
-        if name == "option":
-            return _changed_options(stored, value)
-        return bool(value != {**stored, "out": str(folder.path)}.get(name))
-
-    others = [name for name in _given(ctx) if name not in _WITH_RESUME and changes(name)]
-    if others:
-        options = ", ".join(_written(name) for name in others)
-        raise NmtError(
-            f"{options}: cannot be changed with --resume, only --steps, --epochs, --minutes, "
-            "--device, --threads and --cache; to start from the weights of a run, use --init"
-        )
-
-
-def _changed_options(stored: dict[str, Any], written: list[str]) -> bool:
-    from nmt_cli.models import resolve_options
-    from nmt_cli.models.options import parse_assignments
-
-    arch, options = stored["arch"], stored["options"]
-    asked = resolve_options(arch, "small", {**options, **parse_assignments(written)})
-    return bool(asked != resolve_options(arch, "small", options))
-
-
-def _written(name: str) -> str:
-    """Give an option as it is typed."""
-    return "-O" if name == "option" else "--" + name.replace("_", "-")

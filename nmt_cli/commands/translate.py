@@ -184,7 +184,7 @@ def translate(
     from nmt_cli.precision import choose_device, choose_translation_precision
     from nmt_cli.runs import RunFolder, newest_run
     from nmt_cli.search import SearchOptions
-    from nmt_cli.translation import load_translator
+    from nmt_cli.translation import BATCH_TOKENS, load_translator
 
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when the reader has gone
     screen = Screen(quiet)
@@ -230,7 +230,7 @@ def translate(
         options = replace(options, prefix=tuple(translator.tgt_tokenizer.encode(prefix)))
     if align or attention is not None:
         _require_attention(translator, runs, screen)
-    size = BatchSize(batch_tokens or _BATCH_TOKENS, batch_sentences)
+    size = BatchSize(batch_tokens or BATCH_TOKENS, batch_sentences)
     work = Work(translator, options, size, expand, screen)
     form = Form(n_best, scores, align, as_json, attention, layer, head)
     if files:
@@ -253,9 +253,6 @@ def translate(
         sys.stdout.write("".join(written_lines(work, form, group)))
         sys.stdout.flush()
     return 0
-
-
-_BATCH_TOKENS = 2048
 
 
 def _sampler(
