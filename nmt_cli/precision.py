@@ -115,6 +115,13 @@ def use_fast_kernels(device: torch.device) -> None:
         keep_freed_memory()
 
 
+def use_exact_kernels(device: torch.device) -> None:
+    """Forbid TF32 on CUDA, so that fp32 is fp32: cuDNN's recurrence would take it by default."""
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
+
+
 def keep_freed_memory() -> None:
     """Stop glibc from giving large blocks back to the system when they are freed.
 

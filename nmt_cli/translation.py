@@ -19,7 +19,13 @@ from nmt_cli.models.base import Uninitialised
 from nmt_cli.models.ensemble import Ensemble
 from nmt_cli.models.options import parse
 from nmt_cli.packing import LINEARS, pack
-from nmt_cli.precision import Precision, give_back_memory, keep_freed_memory, trim_at_times
+from nmt_cli.precision import (
+    Precision,
+    give_back_memory,
+    keep_freed_memory,
+    trim_at_times,
+    use_exact_kernels,
+)
 from nmt_cli.runs import RunFolder, same_vocabulary
 from nmt_cli.search import (
     Expand,
@@ -324,6 +330,8 @@ def load_translator(
                 "train the second with --init of the first, or on the same data and settings"
             )
     keep_freed_memory()
+    if precision.name == "fp32":
+        use_exact_kernels(device)
     models = [load_model(run, device) for run in runs]
     if device.type == "cpu":
         for member in models:

@@ -19,6 +19,8 @@ from nmt_cli.precision import (
     choose_training_precision,
     choose_translation_precision,
     cpu_has_bf16,
+    use_exact_kernels,
+    use_fast_kernels,
 )
 from nmt_cli.schedule import TrainingOptions, learning_rate
 from nmt_cli.teacher_forcing import backward, target_hidden
@@ -389,6 +391,19 @@ def test_a_spike_is_left_out_in_fp16_too(monkeypatch):
     events = [e for e in trainer.run(never) if isinstance(e, Step | Skipped)]
     assert [type(event) for event in events] == [Skipped, Skipped]
     assert "a spike" in events[0].why
+
+
+def test_fp32_on_cuda_may_be_told_to_be_exact(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    cuda, before = torch.device("cuda"), torch.get_float32_matmul_precision()
+    try:
+        use_fast_kernels(cuda)
+        assert torch.get_float32_matmul_precision() == "high"
+        use_exact_kernels(cuda)
+        assert torch.get_float32_matmul_precision() == "highest"
+        assert not torch.backends.cudnn.allow_tf32
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_fp16_trains_as_fp32_does():

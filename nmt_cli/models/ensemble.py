@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from nmt_cli.models.base import Decoded, Seq2Seq, Tree
+from nmt_cli.models.base import Decoded, Seq2Seq, Tree, full_precision
 
 
 class Ensemble(Seq2Seq):
@@ -54,8 +54,8 @@ class Ensemble(Seq2Seq):
     def project(self, hidden: Tensor) -> Tensor:
         """Average the members' log-probabilities: (..., V)."""
         parts = zip(self.models(), hidden.split(self.widths, dim=-1), strict=True)
-        log_probs = [_log_probs(member.project(part)) for member, part in parts]
-        return torch.stack(log_probs).mean(0)
+        logits = [full_precision(member.project(part)) for member, part in parts]
+        return torch.stack(logits).log_softmax(-1).mean(0)
 
 
 @torch.inference_mode()
@@ -64,8 +64,3 @@ def _hidden_width(model: Seq2Seq) -> int:
     token = torch.zeros((1, 1), dtype=torch.int64, device=next(model.parameters()).device)
     memory = model.encode(token, torch.ones_like(token, dtype=torch.bool))
     return model.decode(token, memory, model.start(memory)).hidden.shape[-1]
-
-
-def _log_probs(logits: Tensor) -> Tensor:
-    """Normalise in at least fp32."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
