@@ -99,3 +99,16 @@ def test_the_commands_of_a_page_work(name, place, tmp_path):
     shutil.copytree(place, folder)
     for line in commands(PAGES[name]):
         run(folder, line)
+
+
+@pytest.mark.slow
+def test_the_page_on_python_works(place, tmp_path):
+    folder = tmp_path / "place"
+    shutil.copytree(place, folder)
+    text = (ROOT / "docs" / "python.md").read_text("utf-8")
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert "BLEU by source length" in done.stdout.decode()
