@@ -232,11 +232,11 @@ class _Session:
             self.watcher.wants_attention,
         )
         left_out = len(self.data.splits.valid.pairs) - len(self.validation)
-        longest = f"more than {self.model.max_positions} tokens"
+        longest = f"more than {self.data.most_tokens(self.model.max_positions)} tokens a side"
         if not len(self.validation):
-            raise NmtError(f"every validation pair has {longest}; raise -O max_positions")
+            raise NmtError(f"{self.data.splits.valid.name}: every pair has {longest}; give others")
         if left_out:
-            yield Note(f"valid: {left_out} pairs of {longest} are left out")
+            yield Note(f"valid: {left_out} pairs with {longest} are left out")
         self.trainer = Trainer(
             self.model, batches, self.validation, self.options, self.precision, self.vocab.tgt,
             compile=self.config.compile,

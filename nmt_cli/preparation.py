@@ -121,6 +121,12 @@ class Preparation:
         """Hash what a run is judged by in the end."""
         return digest(fingerprints_of(self.splits.test.pairs))
 
+    def most_tokens(self, max_positions: int | None) -> int:
+        """Give how many tokens a side may have that the model learns from, or is chosen by."""
+        config = self._config
+        limit = _TOKENS_A_WORD.get(config.tokenizer.kind, _SUBWORDS_A_WORD) * config.data.max_words
+        return min(limit, max_positions or limit)
+
     def batches(self, max_positions: int | None) -> Generator[Note, None, TrainingBatches]:
         """Encode the training pairs; those that are too long in tokens are left out.
 
@@ -130,16 +136,13 @@ class Preparation:
         Raises:
             NmtError: if no pair is left.
         """
-        config = self._config
-        limit = _TOKENS_A_WORD.get(config.tokenizer.kind, _SUBWORDS_A_WORD) * config.data.max_words
-        wider = "--max-words"
-        if max_positions and max_positions < limit:
-            limit, wider = max_positions, "-O max_positions"
+        config, limit = self._config, self.most_tokens(max_positions)
         ids = yield from self._ids()
         places = np.flatnonzero(ids.lengths.max(axis=1) <= limit)
         if len(places) == 0:
             raise NmtError(
-                f"{config.data.spec}: every pair has more than {limit} tokens a side; raise {wider}"
+                f"{config.data.spec}: every pair has more than {limit} tokens a side; raise "
+                + ("-O max_positions" if limit == max_positions else "--max-words")
             )
         if len(places) < len(ids):
             yield Note(f"dropped: {len(ids) - len(places)} with more than {limit} tokens a side")
@@ -183,8 +186,8 @@ class Preparation:
         return draw
 
     def valid_pairs(self, max_positions: int | None) -> Iterator[tuple[str, IdPair]]:
-        """Give the reference and the ids of each validation pair that the model can read."""
-        pairs = self.splits.valid.pairs
+        """Give the reference and the ids of each validation pair that is not too long."""
+        pairs, limit = self.splits.valid.pairs, self.most_tokens(max_positions)
         for pair, ids in zip(pairs, self.tokenizers.encode(pairs), strict=True):
-            if not max_positions or max(map(len, ids)) <= max_positions:
+            if max(map(len, ids)) <= limit:
                 yield pair.tgt, ids

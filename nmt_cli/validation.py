@@ -17,7 +17,9 @@ from nmt_cli.precision import Precision
 from nmt_cli.search import Hypothesis, SearchOptions
 from nmt_cli.teacher_forcing import LOSS_ROWS, target_hidden
 from nmt_cli.tokenized import Tokenizers
+from nmt_cli.tokenizer import EOS
 from nmt_cli.translation import (
+    MAX_SOURCE_TOKENS,
     Alignment,
     Output,
     Searcher,
@@ -81,7 +83,10 @@ class Validation:
     def __call__(self, model: Seq2Seq, precision: Precision) -> Score:
         """Give BLEU of the first pairs and the loss of a token of all, for a model in eval mode."""
         shown = self._pairs[:MOST_TRANSLATED]
-        sources = [pair.src for pair in shown]
+        sources = [
+            pair.src if len(pair.src) <= MAX_SOURCE_TOKENS else [*pair.src[:MAX_SOURCE_TOKENS], EOS]
+            for pair in shown
+        ]
         found = search_all(Searcher(model, precision), sources, SearchOptions(beam=1), _BATCH)
         best = [hypotheses[0] for hypotheses in found]
         written = [self._tokenizers.tgt.decode(list(h.tokens)) for h in best]

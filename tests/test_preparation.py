@@ -9,6 +9,7 @@ from nmt_cli import preparation
 from nmt_cli.api import _Unwatched
 from nmt_cli.batches import Position
 from nmt_cli.config import resolve
+from nmt_cli.corpus.pairs import Pair
 from nmt_cli.corpus.spool import SpooledPairs
 from nmt_cli.preparation import Preparation
 from tests.conftest import PAIRS, write_pairs
@@ -43,6 +44,14 @@ def test_a_vocabulary_that_the_text_does_not_fill_is_warned_of(tmp_path, kind):
     (said,) = [note for note in notes if note.startswith("warning:")]
     assert said.startswith("warning: --vocab-size 7000 is more than the shared text fills")
     assert notes[-1] == f"vocabulary: {said.split()[-1]} ({kind})"
+
+
+def test_a_word_without_end_is_no_word_to_validate_by(tmp_path):
+    made, _ = prepared(tmp_path, tokenizer="char", max_words=6)
+    valid = [Pair("a" * 5000, "x"), Pair("a b", "y"), Pair("c", "z" * 200)]
+    made.splits.valid = made.splits.valid._replace(pairs=valid)
+    assert [reference for reference, _ in made.valid_pairs(None)] == ["y"]
+    assert made.most_tokens(None) == 120 and made.most_tokens(50) == 50
 
 
 @pytest.mark.parametrize("kind", ["char", "byte", "bpe"])

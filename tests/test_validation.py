@@ -79,3 +79,13 @@ def test_samples_have_attention_where_it_is_wanted_and_there_is_any(
         if sample.attention:
             rows = sample.attention.weights.sum(1)
             assert torch.allclose(rows, torch.ones_like(rows), atol=1e-5)
+
+
+def test_a_long_source_is_read_as_far_as_when_translating(tokenizers, pairs, monkeypatch):
+    monkeypatch.setattr("nmt_cli.validation.MAX_SOURCE_TOKENS", 4)
+    model = make_model("lstm-attn", tokenizers)
+    validation = Validation(pairs[:1], tokenizers, Bleu("13a", False), False)
+    validation(model, FP32)
+    src = torch.tensor([[*pairs[0][1].src[:4], EOS]])
+    ((best,),) = search(model, src, src >= 0, SearchOptions(beam=1))
+    assert validation.samples[0].translation == tokenizers.tgt.decode(list(best.tokens))
