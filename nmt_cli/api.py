@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from nmt_cli import experiment
 from nmt_cli.batches import BatchSize
-from nmt_cli.config import Asked, refuse_beside_init, resolve
+from nmt_cli.checking import MANY, MOST_BEAMS, MOST_WORKERS, fits
+from nmt_cli.config import Asked, check_asked, refuse_beside_init, resolve
 from nmt_cli.corpus.columns import one_line
 from nmt_cli.corpus.pairs import Pair, Request
 from nmt_cli.display import report_table
@@ -163,6 +164,11 @@ class Model:
         """Give up to n translations of each text, best first; else like ``translate``."""
         if isinstance(texts, str):
             raise TypeError("texts is a list of sentences, not one string")
+        for name, value, most in (
+            ("beam", beam, MOST_BEAMS), ("n", n, MOST_BEAMS), ("batch_tokens", batch_tokens, MANY),
+        ):  # fmt: skip
+            if not fits(value, int) or not 1 <= value <= most:
+                raise NmtError(f"{name}={value!r}: must be from 1 to {most}")
         options = SearchOptions(max(beam, n), n, length_penalty, max_length)
         lines = [one_line(text) for text in texts]
         found = self._translator.translate(lines, options, BatchSize(batch_tokens))
@@ -173,7 +179,17 @@ class Model:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Likelihood]:
         """Give log P (in nats) and the number of tokens of given translations."""
+        for pair in pairs:
+            if isinstance(pair, str) or len(pair) != 2:
+                raise TypeError("pairs is a list of (source, translation)")
         return score_pairs(self._translator, [Pair(*pair) for pair in pairs])
+
+
+def _path(name: str | Path) -> Path:
+    """Take the name of a folder; of an empty one make no "."."""
+    if name == "":
+        raise NmtError("the name of the run folder is empty")
+    return Path(name)
 
 
 def load(
@@ -195,7 +211,17 @@ def load(
         NmtError: if a run cannot be read.
     """
     paths = [run] if isinstance(run, str | Path) else list(run)
-    folders = [RunFolder(Path(path)) for path in paths]
+    if not paths:
+        raise NmtError("no run is named")
+    for name, value, choice in (
+        ("device", device, DeviceChoice),
+        ("precision", precision, TranslationPrecisionChoice),
+    ):
+        if value not in get_args(choice):
+            raise NmtError(f"{name}={value!r}: must be one of {', '.join(get_args(choice))}")
+    if not fits(workers, int) or not 1 <= workers <= MOST_WORKERS:
+        raise NmtError(f"workers={workers!r}: must be from 1 to {MOST_WORKERS}")
+    folders = [RunFolder(_path(path)) for path in paths]
     chosen = choose_device(device)
     number_format = choose_translation_precision(precision, chosen)
     if number_format.warning:
@@ -242,11 +268,14 @@ def train(
         if name not in Asked.__annotations__:
             hint = did_you_mean(name, Asked.__annotations__)
             raise TypeError(f"train() has no option {name}{hint}")
+    check_asked(asked)
+    if not isinstance(overwrite, bool):
+        raise NmtError(f"overwrite={overwrite!r}: is True or False")
     if asked.get("init") is not None:
         told = {name: value for name, value in asked.items() if value is not None}
         refuse_beside_init(RunFolder(Path(str(asked["init"]))), told)
     config = resolve(asked)
-    folder = RunFolder(Path(out) if out is not None else DEFAULT_ROOT / config.arch)
+    folder = RunFolder(_path(out) if out is not None else DEFAULT_ROOT / config.arch)
     for event in experiment.start(config, folder, overwrite, _Unwatched()):
         if on_event is not None:
             on_event(event)

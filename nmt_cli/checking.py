@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import types
+from collections import abc
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 MANY = 10**9
 """A bound on whole numbers: more is a slip of the hand, and no library would take it."""
 MOST_THREADS = 1024
+MOST_WORKERS = 64
+MOST_BEAMS = 1000
 LARGEST_SEED = 2**63 - 1
 
 
@@ -32,6 +36,14 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, dict) and all(
             fits(key, inner[0]) and fits(held, inner[1]) for key, held in value.items()
         )
+    if origin in (abc.Sequence, list):
+        return isinstance(value, list | tuple) and all(fits(held, inner[0]) for held in value)
+    if origin is abc.Mapping:
+        return isinstance(value, abc.Mapping) and all(
+            fits(key, inner[0]) and fits(held, inner[1]) for key, held in value.items()
+        )
+    if hint is Path:
+        return isinstance(value, Path)
     if hint is float:
         return type(value) in (int, float) and math.isfinite(value)
     return type(value) is hint

@@ -112,7 +112,9 @@ def _show_warning(
 ) -> None:
     """Show a warning of ours as one line, any other as Python does."""
     if issubclass(category, NmtWarning):
-        sys.stderr.write(f"warning: {message}\n")
+        from nmt_cli.display import printable
+
+        sys.stderr.write(f"warning: {printable(str(message))}\n")
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno))
 
@@ -122,7 +124,9 @@ def _failed(message: str, code: int) -> int:
         import traceback
 
         traceback.print_exc()
-    one_line = " ".join(message.split())
+    from nmt_cli.display import printable
+
+    one_line = printable(" ".join(message.split()))
     try:
         sys.stderr.write(f"error: {one_line}\n")
     except OSError:

@@ -8,10 +8,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_type_hints
 
 from nmt_cli.batches import BatchSize
-from nmt_cli.checking import LARGEST_SEED, MANY, MOST_THREADS, misfit
+from nmt_cli.checking import LARGEST_SEED, MANY, MOST_THREADS, fits, misfit
 from nmt_cli.corpus.lines import EncodingErrors
 from nmt_cli.corpus.pairs import Request
 from nmt_cli.corpus.preflight import Limits
@@ -290,6 +290,32 @@ class Asked(TypedDict, total=False):
     init: str | None
 
 
+def check_asked(told: Mapping[str, Any]) -> None:
+    """Refuse what the command line would refuse before it resolves anything.
+
+    Args:
+        told: what was asked for, by the names of options; None is as if it were left out.
+
+    Raises:
+        NmtError: naming the option.
+    """
+    hints = get_type_hints(Asked)
+    for name, value in told.items():
+        if value is not None and not fits(value, hints[name]):
+            raise NmtError(f"{name}={value!r}: is not of the kind that it takes")
+        if value == "":
+            raise NmtError(f"{name}: is empty; leave it out or give a value")
+    for name in ("steps", "epochs", "minutes"):
+        if told.get(name) is not None and told[name] <= 0:
+            raise NmtError(f"{name}={told[name]}: would end before it begins; give more than 0")
+    if told.get("batch_tokens") is not None and told.get("batch_sentences") is not None:
+        raise NmtError("give either batch_tokens or batch_sentences, not both")
+    if told.get("dropout") is not None and "dropout" in (told.get("options") or {}):
+        raise NmtError("give either dropout or the option dropout of the architecture, not both")
+
+
+_NAMES = {"kind": "tokenizer", "size": "vocab_size", "spec": "data", "symbols": "symbol"}
+"""How fields of a configuration are called as options, where it is otherwise."""
 _TRAINING = (
     "accumulate", "average", "patience", "validate_every", "save_every", "lr", "warmup", "schedule",
     "label_smoothing", "clip_norm", "on_divergence",
@@ -376,8 +402,8 @@ def resolve(asked: Asked) -> Config:
         subword_sampling=sampling,
     )
     if wrong := made._wrong():
-        name = wrong.rpartition(".")[2]
-        raise NmtError(f"{name}: {told.get(name)!r} is not what it can be")
+        name = _NAMES.get(field := wrong.rpartition(".")[2], field)
+        raise NmtError(f"{name}={told.get(name)!r}: is not what it can be; see `nmt train --help`")
     return made
 
 

@@ -145,6 +145,11 @@ def resume(
     """
     config = _stored_config(folder)
     if not folder.can_be_resumed():
+        if left := sorted(folder.path.glob("last/step-*/state.json")):
+            raise NmtError(
+                f"{folder.path / 'last' / 'LATEST'}: is lost; write the name of the state that is "
+                f"there into it: {left[-1].parent.name}"
+            )
         raise NmtError(
             f"{folder.path}: has no resumable state (last/LATEST); train it anew, with --overwrite"
         )

@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,11 @@ def replace_whole(path: Path, write: Callable[[Path], None]) -> None:
     Raises:
         WorkFailed: if writing fails; nothing half-written stays.
     """
-    if path.exists() and not path.is_file():  # /dev/null, /dev/stdout, a named pipe
+    stream = _open_stream(path)
+    if stream is not None:
+        _guarded(path, lambda: _write_to(stream, write))
+        return
+    if path.exists() and not path.is_file():  # /dev/null, a named pipe
         _guarded(path, lambda: write(path))
         return
     path = Path(os.path.realpath(path))  # write through a link, not over it
@@ -61,6 +66,23 @@ def replace_whole(path: Path, write: Callable[[Path], None]) -> None:
         _guarded(path, lambda: _write_and_flush(beside, path, write))
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _open_stream(path: Path) -> int | None:
+    """Give the number of a file that is open already, if that is what a path names."""
+    named = {"/dev/stdout": 1, "/dev/stderr": 2}.get(str(path))
+    if named is None and str(path.parent) in {"/dev/fd", "/proc/self/fd"} and path.name.isdecimal():
+        return int(path.name)
+    return named
+
+
+def _write_to(stream: int, write: Callable[[Path], None]) -> None:
+    """Write where a file that is open already stands, not over what is before."""
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "whole"
+        write(whole)
+        with open(stream, "ab", closefd=False) as file:
+            file.write(whole.read_bytes())
 
 
 def _write_and_flush(beside: Path, path: Path, write: Callable[[Path], None]) -> None:

@@ -165,14 +165,20 @@ def _as_it_was_tested(run: RunFolder, data: DataConfig) -> PairList:
 
     config = run.config()
     request = replace(data.request(), src_lang=config["src_lang"], tgt_lang=config["tgt_lang"])
-    test = load_own_test(data.spec, data.test, request)
+    test, own = load_own_test(data.spec, data.test, request), True
     if test is None:
         splits = load_splits(data.spec, data.valid, None, data.request(), data.spool().collect)
         if splits.test.pairs is splits.train.pairs:  # of which training took what it could use
             splits = preflight(splits, data.limits())[0]
         test = splits.test
+        own = False
     recorded = config.get("test_hash")
     if recorded is None or recorded == digest(fingerprints_of(test.pairs)):
         return test
+    if not own:  # pairs for training may be among them
+        raise NmtError(
+            f"{test.name}: is not what {run.path} was tested on, as {data.spec} has changed; name "
+            "a test by -d"
+        )
     changed = f"warning: {test.name}: has changed since {run.path} was tested on it"
     return test._replace(notes=(*test.notes, changed))

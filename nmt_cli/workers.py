@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -56,8 +57,10 @@ class Workers(Generic[Task, Result]):
             process.start()
             processes.append(process)
             theirs.close()
-        self._abandoned: set[Connection] = set()
-        """Where the answer to a task of a run that was left, by an error or by choice, is due."""
+        self._busy: set[Connection] = set()
+        """Where an answer is due, be it to a run that was left, by an error or by choice."""
+        self._runs = 0
+        self._lock = threading.RLock()
         # closing the pipes would not do: processes forked later have them open, too
         weakref.finalize(self, _end, processes)
 
@@ -71,38 +74,37 @@ class Workers(Generic[Task, Result]):
             WorkFailed: if a process died.
         """
         waiting = iter(enumerate(tasks))
-        at_work: dict[Connection, int | None] = dict.fromkeys(self._abandoned)
         missing = len(tasks)
+        with self._lock:  # of another thread
+            self._runs = this = self._runs + 1
 
-        def give(pipe: Connection) -> None:
-            number, task = next(waiting, (None, None))
-            if number is not None:
-                pipe.send(task)
-                at_work[pipe] = number
+            def give(pipe: Connection) -> None:
+                number, task = next(waiting, (None, None))
+                if number is not None:
+                    pipe.send((this, number, task))
+                    self._busy.add(pipe)
 
-        try:
-            for pipe in self._pipes:
-                if pipe not in at_work:
-                    give(pipe)
-            while missing:
-                for ready in wait(list(at_work)):
-                    pipe = cast(Connection, ready)
-                    result = pipe.recv()
-                    number = at_work.pop(pipe)
-                    give(pipe)
-                    if number is None:
-                        continue
-                    if isinstance(result, Exception):
-                        raise result
-                    missing -= 1
-                    yield number, result
-        except (EOFError, ConnectionError):
-            raise WorkFailed(
-                "a worker process died, perhaps for want of memory; try --workers 1 or a smaller "
-                "--batch-tokens"
-            ) from None
-        finally:
-            self._abandoned = set(at_work)
+            try:
+                for pipe in self._pipes:
+                    if pipe not in self._busy:
+                        give(pipe)
+                while missing:
+                    for ready in wait(list(self._busy)):
+                        pipe = cast(Connection, ready)
+                        run, number, result = pipe.recv()
+                        self._busy.remove(pipe)
+                        give(pipe)
+                        if run != this:
+                            continue
+                        if isinstance(result, Exception):
+                            raise result
+                        missing -= 1
+                        yield number, result
+            except (EOFError, ConnectionError):
+                raise WorkFailed(
+                    "a worker process died, perhaps for want of memory; try --workers 1 or a "
+                    "smaller --batch-tokens"
+                ) from None
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:
@@ -124,10 +126,10 @@ def _serve(
     torch.set_num_threads(1)
     with suppress(EOFError, ConnectionError):
         while True:
-            task = pipe.recv()
+            run, number, task = pipe.recv()
             try:
                 result: Result | Exception = work(task)
             except Exception as error:
                 result = error
-            pipe.send(result)
+            pipe.send((run, number, result))
     os._exit(0)

@@ -106,7 +106,7 @@ def test_an_option_that_there_is_not_is_refused(tmp_path):
 
 def test_values_are_checked_as_on_the_command_line(trained, tmp_path):
     new = tmp_path / "R"
-    with pytest.raises(nmt_cli.NmtError, match="schedule: 'linear' is not what it can be"):
+    with pytest.raises(nmt_cli.NmtError, match="schedule='linear'"):
         nmt_cli.train(new, arch="lstm", schedule="linear")
     for option in ({"arch": "gru"}, {"tokenizer": "char"}, {"lowercase": True}):
         with pytest.raises(nmt_cli.NmtError, match="cannot be changed with --init"):
@@ -123,3 +123,46 @@ def test_line_separators_of_unicode_are_ordinary_characters(model):
 def test_another_precision_than_asked_for_is_said(trained):
     with pytest.warns(NmtWarning, match="fp16"):
         nmt_cli.load(trained, device="cpu", precision="fp16")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"epochs": 0}, "epochs=0"),
+        ({"minutes": -1.0}, "minutes=-1"),
+        ({"steps": "3"}, "steps='3'"),
+        ({"symbol": "<num>"}, "symbol="),
+        ({"options": "dropout=0.1"}, "options="),
+        ({"arch": ["lstm"]}, "arch="),
+        ({"src_lang": ""}, "src_lang"),
+        ({"cache": ""}, "cache"),
+        ({"tokenizer": "foo"}, "tokenizer='foo'"),
+        ({"vocab_size": -1}, "vocab_size=-1"),
+        ({"batch_tokens": 100, "batch_sentences": 4}, "batch_sentences"),
+        ({"dropout": 0.1, "options": {"dropout": 0.2}}, "dropout"),
+        ({"overwrite": "no"}, "overwrite"),
+        ({"out": ""}, "empty"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused_by_its_name(tmp_path, monkeypatch, asked, said):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(nmt_cli.NmtError, match=said):
+        nmt_cli.train(asked.pop("out", "R"), **asked)
+    assert not list(tmp_path.iterdir())
+
+
+def test_loading_and_translating_refuse_what_cannot_be(model, trained):
+    for asked in ({"device": "gpu"}, {"precision": "fp8"}, {"workers": 0}, {"workers": 1000}):
+        with pytest.raises(nmt_cli.NmtError, match=next(iter(asked))):
+            nmt_cli.load(trained, **asked)
+    for run in ("", []):
+        with pytest.raises(nmt_cli.NmtError):
+            nmt_cli.load(run)
+    for asked in ({"beam": 0}, {"beam": 10**9}, {"batch_tokens": 0}, {"batch_tokens": "x"}):
+        with pytest.raises(nmt_cli.NmtError, match=next(iter(asked))):
+            model.translate(["a"], **asked)
+    with pytest.raises(nmt_cli.NmtError, match="n=0"):
+        model.n_best(["a"], 0)
+    with pytest.raises(TypeError, match="list of"):
+        model.score(["ab"])

@@ -50,6 +50,14 @@ from tests.conftest import write_pairs
         (("train", "-a", "gru", "-O", "residual=yes"), ["residual", "layers=2"]),
         (("train", "-a", "transformer", "-O", "max_positions=9"), ["positions=learned"]),
         (("train", "--epochs", "0"), ["--epochs", "more than 0"]),
+        (("data", "info", "a.tsv", "--columns", "1,01"), ["--columns 1,01", "the same column"]),
+        (("data", "info", "a.tsv", "--columns", "9" * 5000 + ",1"), ["--columns", "no table"]),
+        (
+            ("eval", "--hyp", "a.tsv", "--src", "a.tsv", "--ref", "a.tsv", "--buckets", "9" * 5000),
+            ["--buckets", "whole numbers"],
+        ),
+        (("data", "info", "a.tsv", "--json", "j" * 250), ["--json", "too long"]),
+        (("data", "info", "a\x1b[31m"), ["a\ufffd[31m"]),
         (("train", "--minutes", "nan"), ["--minutes", "finite"]),
         (("train", "-d", "nowhere", "-s", "en", "-t", "fr"), ["nowhere"]),
         (("train", "--resume", "nowhere"), ["nowhere", "no run here"]),
@@ -313,6 +321,12 @@ def test_options_that_do_not_fit_the_parents_weights_are_to_blame(trained, fails
     data = ("-d", "pairs", "-s", "en", "-t", "fr", "-o", "new")
     words = ["-O d_model=32:", f"not the options of {trained}"]
     fails("train", *data, "--init", trained, "-O", "d_model=32", mentions=words)
+
+
+def test_a_state_that_nothing_names_is_not_thrown_away(trained, tmp_path, fails):
+    run = Path(shutil.copytree(trained, tmp_path / "R"))
+    (run / "last" / "LATEST").unlink()
+    fails("train", "--resume", "R", "--steps", 210, mentions=["LATEST", "is lost", "step-200"])
 
 
 def test_options_of_the_architecture_stay_with_resume(trained, fails):

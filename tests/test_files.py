@@ -59,3 +59,12 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
         make_whole(folder, fill("new"))
     assert (folder / "weights").read_text() == "old"
     assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="has no names for open files")
+def test_a_file_that_is_open_is_gone_on_with(tmp_path):
+    with open(tmp_path / "log", "w") as file:
+        file.write("kept\n")
+        file.flush()
+        write_whole(Path(f"/dev/fd/{file.fileno()}"), "figures\n")
+    assert (tmp_path / "log").read_text() == "kept\nfigures\n"

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -46,6 +47,28 @@ def test_answers_of_a_run_that_was_left_are_not_taken_for_those_of_the_next():
         next(left)
         left.close()
         assert sorted(workers.run(range(4))) == [(n, n * n) for n in range(4)]
+
+
+def test_threads_take_turns():
+    workers, found = Workers(square, 2), {}
+
+    def use(first: int) -> None:
+        found[first] = sorted(workers.run(range(first, first + 30)))
+
+    threads = [threading.Thread(target=use, args=(first,)) for first in (0, 100, 200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    for first in (0, 100, 200):
+        assert found[first] == [(n, (first + n) ** 2) for n in range(30)]
+
+
+def test_a_run_that_is_left_open_does_not_disturb_the_next():
+    workers = Workers(square, 2)
+    left = workers.run(range(50, 60))
+    next(left)
+    assert sorted(workers.run(range(4))) == [(n, n * n) for n in range(4)]
 
 
 def test_a_run_goes_on_after_one_that_failed():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nmt_cli.checking import MOST_BEAMS
 from nmt_cli.errors import NmtError
 
 
@@ -48,8 +50,8 @@ class EncodingErrors(str, Enum):
     replace = "replace"  # type: ignore[assignment]  # hides str.replace, which nobody calls
 
 
-MOST_WORKERS = 64
-MOST_BEAMS = 1000
+_LONGEST_NAME = 200
+"""Bytes of a file's name: file systems take 255, of which what is written beside needs some."""
 MOST_TOKENS = 100_000
 
 
@@ -170,7 +172,10 @@ def parse_columns(text: str | None) -> tuple[str, str] | None:
     parts = tuple(part.strip() for part in text.split(","))
     if len(parts) != 2 or not all(parts):
         raise NmtError(f"--columns {text}: takes two names or numbers, such as 1,2 or en,de")
-    if parts[0] == parts[1]:
+    if any(len(part) > 9 and part.isdecimal() for part in parts):
+        raise NmtError(f"--columns {text[:40]}...: no table has so many columns")
+    numbers = [int(part) if part.isdecimal() else part for part in parts]
+    if numbers[0] == numbers[1]:
         raise NmtError(f"--columns {text}: source and target are the same column")
     return parts[0], parts[1]
 
@@ -182,8 +187,8 @@ def parse_numbers(text: str, option: str) -> tuple[int, ...]:
         NmtError: if it is not one.
     """
     parts = text.split(",")
-    if not all(part.strip().isdecimal() for part in parts):
-        raise NmtError(f"{option} {text}: takes whole numbers, such as 10,20,30")
+    if not all(part.strip().isdecimal() and len(part.strip()) <= 9 for part in parts):
+        raise NmtError(f"{option} {text[:40]}: takes whole numbers, such as 10,20,30")
     return tuple(int(part) for part in parts)
 
 
@@ -227,6 +232,8 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path]) ->
             raise NmtError(f"{option} {str(path)!r}: is a folder; name a file in it")
         require_folder(path)
         place = path.resolve()
-        if place in taken and (not path.exists() or path.is_file()):
+        if len(os.fsencode(place.name)) > _LONGEST_NAME:
+            raise NmtError(f"{option} {place.name[:40]}...: the name is too long; choose another")
+        if place in taken and (not path.exists() or path.is_file() or path.is_fifo()):
             raise NmtError(f"{option} {path}: would overwrite {taken[place]}; choose another name")
         taken[place] = f"{option} {path}"

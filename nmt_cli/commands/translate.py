@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmt_cli.checking import LARGEST_SEED, MANY
+from nmt_cli.checking import LARGEST_SEED, MANY, MOST_BEAMS, MOST_WORKERS
 from nmt_cli.commands import completing
 from nmt_cli.commands.options import (
-    MOST_BEAMS,
     MOST_TOKENS,
-    MOST_WORKERS,
     Beam,
     Device,
     DeviceOption,

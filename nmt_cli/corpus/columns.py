@@ -73,7 +73,7 @@ def skipped_note(name: str, count: int) -> list[str]:
 
 def choose_columns(name: str, row: Row, request: Request) -> Columns:
     """Tell the columns from a first row and what the user said."""
-    if request.columns is not None:
+    if request.columns is not None and not _has_its_own(row, request):
         return _asked_for(name, row, request)
     nested = row.get(_NESTED)
     if isinstance(nested, Mapping):
@@ -89,6 +89,14 @@ def choose_columns(name: str, row: Row, request: Request) -> Columns:
         "--columns SRC,TGT, by name or number (and -s and -t for the languages). The first row: "
         + _shown(row)
     )
+
+
+def _has_its_own(row: Row, request: Request) -> bool:
+    """Tell whether columns that were meant for another table are not needed to read this one."""
+    src_lang, tgt_lang = request.src_lang, request.tgt_lang
+    told = (src_lang, tgt_lang) if src_lang and tgt_lang else None
+    found = find_columns(row, told) is not None or isinstance(row.get(_NESTED), Mapping)
+    return request.columns_of_another and found
 
 
 def find_columns(names: Iterable[str], languages: tuple[str, str] | None) -> tuple[str, str] | None:

@@ -81,9 +81,11 @@ def _tsv_pairs(path: Path, request: Request, languages: tuple[str, str]) -> Iter
     for number, line in enumerate(read_lines(path, request.errors), start=1):
         fields = line.split("\t")
         if number == 1:
-            by_name = _in_header(fields, None if by_number else request.columns, languages)
+            own = request.columns_of_another  # names of its own count first
+            asked = None if by_number or own else request.columns
+            by_name = _in_header(fields, asked, languages)
             if by_name is not None:
-                columns = by_number or by_name
+                columns = by_name if own else by_number or by_name
                 continue
             if request.columns and not by_number:
                 raise NmtError(

@@ -176,6 +176,17 @@ def test_columns_of_the_data_are_not_asked_of_pair_files(tmp_path):
             load_splits(spec, None, None, request)
 
 
+def test_other_tables_have_columns_of_their_own(tmp_path):
+    put(tmp_path / "t.tsv", "1\t-\ta\tx\n")
+    put(tmp_path / "valid.tsv", "fr\ten\ny\tb\n")
+    put(tmp_path / "test.csv", "source,target\nc,z\n")
+    paths = (str(tmp_path / name) for name in ("t.tsv", "valid.tsv", "test.csv"))
+    splits = load_splits(*paths, Request("en", "fr", ("3", "4")))
+    assert [p.pairs for p in (splits.train, splits.valid, splits.test)] == [
+        [Pair("a", "x")], [Pair("b", "y")], [Pair("c", "z")],
+    ]  # fmt: skip
+
+
 def test_a_missing_split_lists_what_there_is(tmp_path):
     put(tmp_path / "train.tsv", "a\tx\n")
     with pytest.raises(NmtError, match="no split 'test'; available: train"):
