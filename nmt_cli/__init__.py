@@ -24,3 +24,7 @@ def __getattr__(name: str) -> Any:
     from nmt_cli import api
 
     return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

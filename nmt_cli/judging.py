@@ -62,7 +62,7 @@ def pairs_to_judge(
             raise NmtError(
                 "--split and --columns choose from --data; --src and --ref are whole files"
             )
-        return _pair_files(src, ref, request)
+        return _pair_files(src, ref, _with_languages(request, runs))
     if data is not None:
         filled = _with_languages(request, runs)
         return load_one(data, filled, (split or "test",), by_name=split is not None)
@@ -120,12 +120,13 @@ def _pair_files(src: Path, ref: Path, request: Request) -> PairList:
     from nmt_cli.corpus.pairs import Request
     from nmt_cli.corpus.readers import language_of, read_pair_files
 
-    known = Request(
-        request.src_lang or language_of(src) or "und",
-        request.tgt_lang or language_of(ref) or "und",
-        None,
-        request.errors,
-    )
+    src_lang = request.src_lang or language_of(src)
+    tgt_lang = request.tgt_lang or language_of(ref)
+    if src_lang is None and tgt_lang is None:
+        raise NmtError(
+            f"{ref}: its language is not known, by which BLEU cuts text; give -t, as -t de"
+        )
+    known = Request(src_lang or "und", tgt_lang or "und", None, request.errors)
     return read_pair_files(src, ref, known).read()
 
 

@@ -7,10 +7,14 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 
 from nmt_cli import cli
-from nmt_cli.models import base
+from nmt_cli.models import Vocabulary, base
+from nmt_cli.packing import LINEARS, pack
+from nmt_cli.search import SearchOptions, search
+from nmt_cli.tokenizer import EOS
 from tests.models import test_laws as laws
 
 ROOT = Path(__file__).parent.parent
@@ -42,6 +46,13 @@ def test_the_example_obeys_the_laws(mean):
         laws.test_selecting_rows_before_decoding_equals_after(mean, variant)
         laws.test_every_parameter_gets_a_finite_gradient(mean, variant)
         laws.test_autocast_keeps_recurrent_state_in_fp32_and_changes_little(mean, variant)
+
+
+def test_the_example_can_be_prepared_to_translate(mean):
+    model = mean.build(mean.options(**mean.sizes["tiny"]), Vocabulary(30, 30, True)).eval()
+    src = torch.tensor([[5, 6, 7, EOS]])
+    pack(model, LINEARS["fp32"])
+    assert search(model, src, src > 0, SearchOptions(beam=2, max_length=5))[0]
 
 
 def test_the_example_learns(mean):

@@ -53,8 +53,15 @@ from tests.conftest import write_pairs
         (("data", "info", "a.tsv", "--columns", "1,01"), ["--columns 1,01", "the same column"]),
         (("data", "info", "a.tsv", "--columns", "9" * 5000 + ",1"), ["--columns", "no table"]),
         (
-            ("eval", "--hyp", "a.tsv", "--src", "a.tsv", "--ref", "a.tsv", "--buckets", "9" * 5000),
+            (
+                *("eval", "--hyp", "a.tsv", "--src", "a.tsv", "--ref", "a.tsv"),
+                *("-t", "de", "--buckets", "9" * 5000),
+            ),
             ["--buckets", "whole numbers"],
+        ),
+        (
+            ("eval", "--hyp", "a.tsv", "--src", "a.tsv", "--ref", "a.tsv"),
+            ["its language is not known", "-t de"],
         ),
         (("data", "info", "a.tsv", "--json", "j" * 250), ["--json", "too long"]),
         (("data", "info", "a\x1b[31m"), ["a\ufffd[31m"]),
