@@ -18,8 +18,8 @@ PAGES = {"README.md": ROOT / "README.md", "data/README.md": ROOT / "data" / "REA
 }
 _NOT_HERE = re.compile(r"venv|\bpip\b|pytest|mkdocs|hf:|--tracker|COMET|comet")
 """Lines that install, or need what tests do without."""
-_OTHERS = {"docs/new-architecture.md", "docs/export.md"}
-"""Pages whose commands their own tests run."""
+_OTHERS = {"docs/new-architecture.md", "docs/export.md", "data/README.md"}
+"""Pages whose commands their own tests run, or another page has."""
 
 BRIEFLY = """#!{python}
 import os, sys
