@@ -457,8 +457,8 @@ class _Session:
         for fault in output.faults():
             yield Note(f"warning: {fault}")
         report = evaluate(test, [output], self._bleu())
-        self.folder.write_evaluation(report.as_json(), report.systems[0].overall.bleu)
-        self.folder.update_config(finished=_now())
+        self.folder.write_evaluation(report.as_json())
+        self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)
         yield Evaluated(report)
 
 

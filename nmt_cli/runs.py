@@ -206,10 +206,9 @@ class RunFolder:
         if self.config().get("test_bleu") is not None:
             self.update_config(test_bleu=None)
 
-    def write_evaluation(self, report: Any, bleu: float | None) -> None:
-        """Write ``eval.json``, and note the BLEU of all in ``config.json``."""
+    def write_evaluation(self, report: Any) -> None:
+        """Write ``eval.json``."""
         write_whole(self._files / _EVALUATION, json_text(report, indent=2) + "\n")
-        self.update_config(test_bleu=bleu)
 
     def clear(self) -> None:
         """Remove what an earlier run left here, and nothing else."""
