@@ -8,12 +8,15 @@ Nothing is trained with these.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from nmt_cli.models.base import Uninitialised
+from nmt_cli.models.cells import CELLS, State
 
 _ROWS = 64
 """Rows that are multiplied at once, for which weights are laid out; other numbers work too."""
@@ -83,6 +86,54 @@ class Int8Linear(_Replacement):
         return product.view(*x.shape[:-1], self.out_features)
 
 
+class Stepped(nn.Module):
+    """A recurrent layer whose products are packed: that of all inputs at once, then step by step.
+
+    It is called as torch's own is, batch first, which in fp32 stays the faster one for a sequence.
+    """
+
+    def __init__(self, layer: nn.RNNBase, linear: Callable[[nn.Linear], nn.Module]) -> None:
+        super().__init__()
+        self.from_input, self.from_state = (linear(product) for product in _products_of(layer))
+        self.cell = CELLS[type(layer)]
+        self.over_sequence = layer if linear is Fp32Linear else None
+        self.width = layer.hidden_size
+
+    def forward(
+        self, x: Tensor, state: Tensor | State | None = None
+    ) -> tuple[Tensor, Tensor | State]:
+        """Run over x (B, T, D_in) from a state, each part (1, B, D), or zero.
+
+        Returns:
+            outputs (B, T, D) and the state after them.
+        """
+        if self.over_sequence and x.shape[1] > 1:
+            return cast("tuple[Tensor, Tensor | State]", self.over_sequence(x, state))
+        if state is None:
+            parts: State = (x.new_zeros(x.shape[0], self.width),) * self.cell.parts
+        else:
+            given = state if isinstance(state, tuple) else (state,)
+            parts = tuple(part.squeeze(0) for part in given)
+        outputs = []
+        for from_input in self.from_input(x).unbind(1):
+            parts = self.cell.step(from_input, self.from_state(parts[0]), parts)
+            outputs.append(parts[0])
+        after = tuple(part.unsqueeze(0) for part in parts)
+        return torch.stack(outputs, 1), after if len(after) > 1 else after[0]
+
+
+def _products_of(layer: nn.RNNBase) -> Iterator[nn.Linear]:
+    """Give what maps input and state of a recurrent layer to its gates."""
+    for kind in ("ih", "hh"):
+        weight, bias = (
+            cast(nn.Parameter, getattr(layer, f"{name}_{kind}_l0")) for name in ("weight", "bias")
+        )
+        with Uninitialised(), torch.device("meta"):
+            product = nn.Linear(weight.shape[1], weight.shape[0])
+        product.weight, product.bias = weight, bias
+        yield product
+
+
 def _round_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """Round the rows of x (N, D) to int8: the numbers and what to multiply them by, (N, 1)."""
     scale = x.abs().amax(1, keepdim=True).clamp_(min=_SMALLEST) / _LARGEST
@@ -136,7 +187,7 @@ LINEARS: dict[str, Callable[[nn.Linear], nn.Module]] = {
 
 
 def pack(model: nn.Module, linear: Callable[[nn.Linear], nn.Module]) -> None:
-    """Replace every linear layer of a model, such as by ``Int8Linear``.
+    """Replace every linear layer of a model, such as by ``Int8Linear``, those in recurrences too.
 
     oneDNN, and torch above it, are told to keep the code of 64 shapes, not of 1,024, unless the
     user says otherwise: a process that translates for long meets so many, and each takes up to half
@@ -148,3 +199,5 @@ def pack(model: nn.Module, linear: Callable[[nn.Linear], nn.Module]) -> None:
         for name, child in module.named_children():
             if type(child) is nn.Linear:
                 setattr(module, name, linear(child))
+            elif type(child) in CELLS:
+                setattr(module, name, Stepped(cast(nn.RNNBase, child), linear))

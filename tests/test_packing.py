@@ -10,7 +10,8 @@ from torch import nn
 
 from nmt_cli.batches import pad
 from nmt_cli.models import Vocabulary, architectures
-from nmt_cli.packing import LINEARS, Bf16Linear, Fp32Linear, Int8Linear, few_sizes, pack
+from nmt_cli.models.cells import CELLS
+from nmt_cli.packing import LINEARS, Bf16Linear, Fp32Linear, Int8Linear, Stepped, few_sizes, pack
 from nmt_cli.tokenizer import BOS, EOS
 
 
@@ -76,6 +77,27 @@ def test_every_architecture_works_packed(arch, linear):
     assert not any(type(module) is nn.Linear for module in model.modules())
     off = float((after - before).norm() / before.norm())
     assert off < 1e-5 if linear is Fp32Linear else 0 < off < 0.1
+
+
+@pytest.mark.parametrize("kind", LINEARS)
+@pytest.mark.parametrize("cell", CELLS.values(), ids=[kind.__name__ for kind in CELLS])
+def test_a_recurrence_is_stepped_as_torch_runs_it(cell, kind):
+    torch.manual_seed(2)
+    layer, x = cell.layer(24, 16), torch.randn(5, 7, 24)
+    stepped = Stepped(layer, LINEARS[kind])
+    with torch.inference_mode():
+        wanted, last = layer(x)
+        outputs, state = [], None
+        for step in x.unbind(1):
+            output, state = stepped(step[:, None], state)
+            outputs.append(output)
+        one_by_one = torch.cat(outputs, 1)
+        at_once, after = stepped(x)
+    accuracy = {"fp32": 1e-6, "bf16": 2e-2, "int8": 2e-2}[kind]
+    torch.testing.assert_close(one_by_one, wanted, rtol=0, atol=accuracy)
+    torch.testing.assert_close(at_once, one_by_one, rtol=0, atol=1e-6)
+    torch.testing.assert_close(after, state, rtol=0, atol=1e-6)
+    torch.testing.assert_close(after, last, rtol=0, atol=5 * accuracy)
 
 
 @pytest.mark.parametrize("kind", LINEARS)

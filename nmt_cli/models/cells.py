@@ -78,3 +78,6 @@ def open_forget_gates(bias: Tensor) -> None:
 RNN = Cell(1, 1, rnn_layer, rnn_step)
 GRU = Cell(3, 1, gru_layer, gru_step)
 LSTM = Cell(4, 2, lstm_layer, lstm_step)
+
+CELLS: dict[type[nn.Module], Cell] = {nn.RNN: RNN, nn.GRU: GRU, nn.LSTM: LSTM}
+"""By the class of torch's layer."""
