@@ -149,6 +149,9 @@ def report_table(report: Report, show_intervals: bool = False) -> str:
     if few:
         lines.append(f"* under {FEW_SENTENCES} sentences: hardly more than chance")
     lines += sorted({f"n/a: {cell.note}" for cell in cells if cell.note and cell.sentences})
+    overall = [system.overall for system in report.systems]
+    if any(cell.comparison for cell in overall) and any(cell.runs for cell in overall):
+        lines.append("p: chance in the choice of sentences; that of the seeds is in the +- alone")
     return "\n".join(lines)
 
 

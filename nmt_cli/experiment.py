@@ -48,10 +48,16 @@ class Prepared(NamedTuple):
     step: int
 
 
+_EASILY_TYPED = 60
+"""Characters of a sentence that is proposed to be tried."""
+
+
 class Evaluated(NamedTuple):
     """The best weights were judged on the test split."""
 
     report: Report
+    example: str | None
+    """A short source out of it, if it has one that is typed easily."""
 
 
 RunEvent = Event | Note | Prepared | Sampled | Evaluated
@@ -459,7 +465,11 @@ class _Session:
         report = evaluate(test, [output], self._bleu())
         self.folder.write_evaluation(report.as_json())
         self.folder.update_config(finished=_now(), test_bleu=report.systems[0].overall.bleu)
-        yield Evaluated(report)
+        yield Evaluated(report, next(filter(_is_typed_easily, test.sources), None))
+
+
+def _is_typed_easily(line: str) -> bool:
+    return 0 < len(line) <= _EASILY_TYPED and line.isprintable() and line[0] not in " -\\"
 
 
 def _now() -> str:

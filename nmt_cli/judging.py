@@ -20,6 +20,10 @@ def named_run(word: str) -> tuple[str, list[RunFolder]]:
 
     name, equals, paths = word.partition("=")
     if not equals or Path(word).exists():
+        if "," in word and not Path(word).exists():
+            raise NmtError(
+                f"{word}: no such folder; the mean of several runs has a name: NAME={word}"
+            )
         folder = RunFolder(Path(word))
         folder.config()
         return folder.name, [folder]

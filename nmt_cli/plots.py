@@ -108,6 +108,8 @@ def _length_figure(report: Report) -> Any:
         lows = [c.interval.low for _, c in shown if c.interval]
         highs = [c.interval.high for _, c in shown if c.interval]
         above.fill_between(xs, lows, highs, color=colour, alpha=0.15, linewidth=0)
+        if len(xs) == 1:  # which has no area
+            above.vlines(xs, lows, highs, color=colour, alpha=0.4)
     above.set_ylabel("BLEU (95 % interval)")
     above.set_ylim(bottom=0)
     above.grid(axis="y", alpha=0.3)

@@ -314,7 +314,8 @@ def test_eval_of_runs_and_of_files(trained, tmp_path):
     assert "1-3  4-5   6+   all" in re.sub(r" +(?=[1-9]-|6\+|all)", "  ", shown).replace(
         "  6+", "   6+"
     ).replace("6+  all", "6+   all")
-    for word in ("M", "other", "+- over 2 runs", "vs M", "signature: nrefs:1|", "95 %", "line "):
+    words = ("M", "other", "+- over 2 runs", "vs M", "signature: nrefs:1|", "95 %", "line ")
+    for word in (*words, "p: chance in the choice of sentences"):
         assert word in shown
     form = json.loads((tmp_path / "e.json").read_text())
     assert [system["name"] for system in form["systems"]] == ["M", "two", "other"]

@@ -58,6 +58,8 @@ def test_it_wins_also_where_options_stand_for_one_another(folder):
         assert "dropout = 0.1" in lines and "d_model = 1024" in lines
         assert "batch_sentences = 3" in lines and "batch_tokens = 500" not in lines
         assert 'attention = "luong-dot"' in lines  # which no size sets
+    told = nmt("train", "--config", "run.toml", "--size", "base", "--print-config", cwd=folder)
+    assert "--size base stands in place of run.toml's d_model" in told.stderr.decode()
 
 
 def test_an_end_on_the_command_line_stands_for_that_of_the_file(folder):

@@ -304,6 +304,14 @@ def test_seeds_of_a_system_are_different_runs(trained, fails):
     fails("eval", f"a={trained},{trained}/", mentions=["a=", "names a run twice"])
 
 
+def test_the_mean_of_runs_needs_a_name(trained, fails):
+    fails("eval", f"{trained},other", mentions=["no such folder", f"NAME={trained},other"])
+
+
+def test_a_misspelt_architecture_is_guessed(fails):
+    fails("archs", "lstm-atn", mentions=["no architecture", "did you mean 'lstm-attn'?"])
+
+
 def test_no_output_of_a_seed_overwrites_another_systems(trained, tmp_path, fails):
     shutil.copytree(trained, tmp_path / "R")
     two = f"a={trained},R"

@@ -23,3 +23,16 @@ def test_a_name_is_drawn_as_it_is(name, tmp_path, monkeypatch):
         drawn[0].savefig(tmp_path / "p.png")
     (shown,) = drawn[0].axes[0].get_legend().get_texts()
     assert shown.get_text().strip().replace(r"\$", "$") == name
+
+
+def test_the_interval_of_a_lone_bucket_is_drawn(monkeypatch, tmp_path):
+    drawn = []
+    monkeypatch.setattr(plots, "_save", lambda figure, path: drawn.append(figure))
+    pairs = [Pair("a b c d e", f"v w x y z{n % 2}") for n in range(20)]
+    system = SystemOutput("one", [["v w x y z0"] * 20], None)
+    report = evaluate(make_sample(PairList("t", "en", "fr", pairs)), [system], Bleu("13a"))
+    plots.plot_length_curve(report, tmp_path / "p.png")
+    interval = report.systems[0].overall.interval
+    assert interval.low < interval.high
+    (line,) = drawn[0].axes[0].collections[-1].get_segments()
+    assert [y for _, y in line] == [interval.low, interval.high]

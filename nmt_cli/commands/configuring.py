@@ -65,22 +65,28 @@ def naming(path: Path | None) -> Iterator[None]:
         raise NmtError(f"{error} (by --config {path}, or beside it)") from None
 
 
-def options_in_file(ctx: typer.Context, arch: str, size: str | None) -> dict[str, str]:
+def options_in_file(
+    ctx: typer.Context, arch: str, size: str | None
+) -> tuple[dict[str, str], list[str]]:
     """Give the options of the architecture that the file has.
 
     Args:
         ctx: of the command.
         arch: the architecture.
         size: what the command line says of it; then the file does not say what a size sets.
+
+    Returns:
+        the options that count, and the names of those that a size set in their place.
     """
     from nmt_cli.models import architecture
     from nmt_cli.models.options import parse_assignments
 
     filed = parse_assignments((ctx.default_map or {}).get("option", []))
     if size is None:
-        return filed
+        return filed, []
     set_by_size = {name for values in architecture(arch).sizes.values() for name in values}
-    return {key: value for key, value in filed.items() if key.replace("-", "_") not in set_by_size}
+    replaced = [key for key in filed if key.replace("-", "_") in set_by_size]
+    return {key: value for key, value in filed.items() if key not in replaced}, replaced
 
 
 def as_toml(options: dict[str, Any]) -> str:

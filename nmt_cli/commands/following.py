@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -96,7 +97,8 @@ def follow(
                     )
             elif isinstance(event, Evaluated):
                 typer.echo(report_table(event.report))
-                screen.note(f'\nnext: echo "A sentence." | nmt translate -m {folder}')
+                example = shlex.quote(event.example or "A sentence.")
+                screen.note(f"\nnext: echo {example} | nmt translate -m {shlex.quote(str(folder))}")
     except (KeyboardInterrupt, SystemExit):
         if is_testing:
             screen.note(f"the model is trained and saved; test it by `nmt train --resume {folder}`")

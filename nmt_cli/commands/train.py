@@ -405,7 +405,11 @@ def train(
         refuse_both("--dropout", "-O dropout", typed(ctx, "dropout"))
         dropout = None
     with naming(config):
-        filed = options_in_file(ctx, arch, size.value if typed(ctx, "size") else None)
+        filed, replaced = options_in_file(ctx, arch, size.value if typed(ctx, "size") else None)
+    if replaced:
+        screen.note(
+            f"note: --size {size.value} stands in place of {config}'s {', '.join(replaced)}"
+        )
     asked = {name: value_of(ctx, name) for name in Asked.__annotations__ if name in ctx.params}
     asked |= {
         "columns": parse_columns(columns),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from nmt_cli.errors import NmtError
+from nmt_cli.errors import NmtError, did_you_mean
 from nmt_cli.models.options import parse
 
 Tree: TypeAlias = Tensor | tuple["Tree", ...]
@@ -186,7 +186,8 @@ def architecture(name: str) -> Architecture:
         NmtError: for an unknown name; it lists the known ones.
     """
     if name not in _REGISTRY:
-        raise NmtError(f"no architecture {name!r}; there are: {', '.join(sorted(_REGISTRY))}")
+        there = ", ".join(sorted(_REGISTRY)) + did_you_mean(name, _REGISTRY)
+        raise NmtError(f"no architecture {name!r}; there are: {there}")
     return _REGISTRY[name]
 
 
