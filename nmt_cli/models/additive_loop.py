@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt_cli.models.lstm_loop import LstmTape, sigmoid_backward, softmax_backward
+from nmt_cli.models.lstm_loop import LstmTape, dot_each, sigmoid_backward, softmax_backward
 
 
 def attend_and_recur(
@@ -121,7 +121,7 @@ class _AttendAndRecur(torch.autograd.Function):
             d_query, d_gates = d_mapped[t].split([D, 4 * D], dim=1)
             d_cell = tape.back(t, d_hidden, d_cell, d_gates)
             torch.addmm(d_contexts[t], d_mapped[t, :, D:], from_context, out=d_used[t])
-            d_weights = torch.bmm(values, d_used[t].unsqueeze(2)).squeeze(2) + d_attention[t]
+            d_weights = dot_each(values, d_used[t]) + d_attention[t]
             d_scores[t] = softmax_backward(d_weights, attention[t], -1, wide)
             d_sums = sigmoid_backward(d_scores[t].unsqueeze(2) * twice_v, scored[t])  # (B, S, D)
             d_twice_keys += d_sums

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt_cli.models.lstm_loop import LstmTape, softmax_backward, tanh_backward
+from nmt_cli.models.lstm_loop import LstmTape, dot_each, softmax_backward, tanh_backward
 
 
 def recur_and_attend(
@@ -96,7 +96,7 @@ class _RecurAndAttend(torch.autograd.Function):
             top.copy_(before[t + 1, :, E:])
             if kept_tops is not None:
                 top.mul_(kept_tops[t])
-            scores = torch.bmm(keys, top.unsqueeze(2)).squeeze(2)
+            scores = dot_each(keys, top)
             attention[t] = torch.softmax(scores + hide, dim=-1)
             context.copy_(torch.bmm(attention[t].to(dtype)[:, None], values).squeeze(1))
             torch.tanh(torch.addmm(bias, read[t], to_vector_t), out=vectors[t])
@@ -134,7 +134,7 @@ class _RecurAndAttend(torch.autograd.Function):
             d_mapped[t] = tanh_backward(d_vector.to(dtype), vectors[t])
             torch.mm(d_mapped[t], to_vector, out=d_read[t])
             d_context, d_top = d_read[t].split([D_v, keys.shape[2]], dim=1)
-            d_weights = torch.bmm(values, d_context.unsqueeze(2)).squeeze(2) + d_attention[t]
+            d_weights = dot_each(values, d_context) + d_attention[t]
             d_scores[t] = softmax_backward(d_weights, attention[t], -1, wide)
             d_top = d_top + torch.bmm(d_scores[t][:, None], keys).squeeze(1)
             d_hidden = d_hidden + (d_top if kept_tops is None else d_top * kept_tops[t])
