@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar, cast
@@ -28,6 +28,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 _CHOSEN_AT_MOST = 16
+_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
 def can_fork() -> bool:
@@ -54,7 +55,8 @@ class Workers(Generic[Task, Result]):
             self._pipes.append(ours)
             # a daemon: the interpreter ends it when it ends
             process = context.Process(target=_serve, args=(work, theirs, self._pipes), daemon=True)
-            process.start()
+            with _signals_waiting():
+                process.start()
             processes.append(process)
             theirs.close()
         self._busy: set[Connection] = set()
@@ -107,6 +109,19 @@ class Workers(Generic[Task, Result]):
                 ) from None
 
 
+@contextmanager
+def _signals_waiting() -> Iterator[None]:
+    """Let signals wait meanwhile, here and in a process that is forked.
+
+    That process would else take the first ones as its parent does, amid its own beginning.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _end(processes: Sequence[BaseProcess]) -> None:
     for process in processes:
         process.terminate()
@@ -121,6 +136,7 @@ def _serve(
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # that waited since before the fork
     for other in inherited:
         other.close()
     torch.set_num_threads(1)

@@ -143,3 +143,21 @@ def test_processes_end_when_their_maker_is_killed():
     pids = [int(pid) for pid in output.stdout.split()]
     assert len(pids) == 2
     assert wait_for(lambda: not any(is_alive(pid) for pid in pids))
+
+
+ENDED_AT_ONCE = """
+import os
+from nmt_cli.signals import raise_when_interrupted
+from nmt_cli.workers import Workers
+raise_when_interrupted()
+try:
+    for _ in range(150):
+        Workers(abs, 2)
+finally:
+    os.write(1, b"left")
+"""
+
+
+def test_a_process_that_is_ended_as_it_begins_does_not_do_its_makers_work():
+    done = subprocess.run([sys.executable, "-c", ENDED_AT_ONCE], capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"left", b"")
