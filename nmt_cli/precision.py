@@ -18,7 +18,7 @@ DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
 PrecisionChoice = Literal["auto", "fp32", "bf16", "fp16"]
 TranslationPrecisionChoice = Literal["auto", "fp32", "bf16", "fp16", "int8"]
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 """Numbers of glibc's malloc.h."""
 _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -123,12 +123,13 @@ def use_exact_kernels(device: torch.device) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Stop glibc from giving large blocks back to the system when they are freed.
+    """Stop glibc from giving blocks back to the system when they are freed.
 
     Each step, of training as of a search, frees and takes the same megabytes again, and the system
-    would clear every page of them anew. Elsewhere than on glibc nothing is done.
+    would clear every page of them anew. Large blocks are therefore taken from the heap like small
+    ones, not mapped each by itself. Elsewhere than on glibc nothing is done.
     """
-    _call_glibc("mallopt", _M_MMAP_THRESHOLD, 32 << 20)
+    _call_glibc("mallopt", _M_MMAP_MAX, 0)
     _call_glibc("mallopt", _M_TRIM_THRESHOLD, -1)  # never
 
 
@@ -160,7 +161,7 @@ def give_back_memory(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.empty_cache()
     _call_glibc("malloc_trim", 0)
-    _call_glibc("mallopt", _M_MMAP_THRESHOLD, 128 << 10)  # from now on at once, as by default
+    _call_glibc("mallopt", _M_MMAP_MAX, 1 << 16)  # from now on at once, as by default
     _call_glibc("mallopt", _M_TRIM_THRESHOLD, 128 << 10)
 
 
