@@ -72,10 +72,13 @@ def read_tsv(path: Path, request: Request) -> PairStream:
         NmtError: for a line of fewer columns than are needed, or an unknown column name.
     """
     languages = request.languages(str(path))
-    return PairStream(str(path), *languages, _tsv_pairs(path, request, languages))
+    notes: list[str] = []
+    return PairStream(str(path), *languages, _tsv_pairs(path, request, languages, notes), notes)
 
 
-def _tsv_pairs(path: Path, request: Request, languages: tuple[str, str]) -> Iterator[Pair]:
+def _tsv_pairs(
+    path: Path, request: Request, languages: tuple[str, str], notes: list[str]
+) -> Iterator[Pair]:
     by_number = _numbered(request.columns) if request.columns else None
     columns = by_number or (0, 1)
     for number, line in enumerate(read_lines(path, request.errors), start=1):
@@ -92,6 +95,7 @@ def _tsv_pairs(path: Path, request: Request, languages: tuple[str, str]) -> Iter
                     f"{path}:1: no columns {' and '.join(map(repr, request.columns))}; the first "
                     f"row is: {' | '.join(fields)}"
                 )
+            notes += _like_header(path, fields, columns, languages)
         if is_blank(line):
             yield Pair("", "")
             continue
@@ -115,6 +119,20 @@ def _in_header(
     if src == tgt or not {src, tgt} <= set(names):
         return None
     return names.index(src), names.index(tgt)
+
+
+def _like_header(
+    path: Path, fields: list[str], columns: tuple[int, int], languages: tuple[str, str]
+) -> list[str]:
+    """Say so of a first pair that looks like two names of columns."""
+    src, tgt = (fields[n].strip() if n < len(fields) else "" for n in columns)
+    if src == tgt or not (_LANGUAGE.fullmatch(src) and _LANGUAGE.fullmatch(tgt)):
+        return []
+    asked = " and ".join(languages)
+    return [
+        f"warning: {path}:1: {src!r} and {tgt!r} look like names of columns, but {asked} are asked "
+        "for, so the line is read as a pair; is it the right file?"
+    ]
 
 
 FORMATS: dict[str, Callable[[Path, Request], PairStream]] = {

@@ -86,6 +86,16 @@ def test_a_header_tells_the_columns(tmp_path):
     assert only(path).pairs == [Pair("a", "x")]
 
 
+def test_a_header_of_other_languages_is_read_with_a_warning(tmp_path):
+    path = put(tmp_path / "t.tsv", "de\ten\na b\tx y\n")
+    read = only(path)
+    assert [pair.src for pair in read.pairs] == ["de", "a b"]
+    (note,) = read.notes
+    assert note.startswith("warning: ") and "t.tsv:1: 'de' and 'en' look like" in note
+    plain = put(tmp_path / "p.tsv", "Go.\tVa !\n")
+    assert only(plain).notes == ()
+
+
 @pytest.mark.parametrize(
     "header", ["id\tfr-FR\ten-GB", "id\tFR\tEN", "id\ttarget\tsource", "id\ttgt \tsrc"]
 )
