@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import torch
-from runner import keep
+from runner import keep, kept
 
 LENGTH, BATCH_TOKENS, VOCABULARY = 16, 4096, 8000
 STEPS = 3
@@ -115,7 +115,7 @@ def main() -> None:
         arch, *sizes = arguments.step
         print(json.dumps(step(arch, *map(int, sizes))))
         return
-    results: dict[str, Any] = {}
+    results = kept("growth")
     for arch in arguments.archs:
         series = {
             "words a sentence, tokens a batch the same": [
@@ -139,19 +139,8 @@ def main() -> None:
             write_corpus(folder / "corpus.tsv", size)
             command = ["train", "-a", "lstm", "--size", "tiny", "-d", str(folder / "corpus.tsv")]
             command += ["--valid", few, "--test", few]
-            command += [
-                "-s",
-                "en",
-                "-t",
-                "de",
-                "--vocab-size",
-                "1000",
-                "--steps",
-                "1",
-                "-o",
-                str(run),
-            ]
-            command += ["--overwrite", "--quiet"]
+            command += ["-s", "en", "-t", "de", "--vocab-size", "1000", "--steps", "1"]
+            command += ["-o", str(run), "--overwrite", "--quiet"]
             points.append(Point(size, *process(command)))
         results["corpus"] = show("nmt train, one step: pairs in the corpus", points)
         points = []

@@ -61,6 +61,12 @@ def keep(name: str, results: Any) -> None:
     write_whole(RAW / f"{name}.json", json.dumps(results, indent=1) + "\n")
 
 
+def kept(name: str) -> dict[str, Any]:
+    """Read raw results, to be added to; none are an empty dict."""
+    path = RAW / f"{name}.json"
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
 def row(result: dict[str, Any]) -> str:
     """Lay out one run: steps, seconds and BLEU by bucket."""
     system = result["evaluation"]["systems"][0]
