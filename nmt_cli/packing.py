@@ -1,8 +1,8 @@
 """Weights made ready to translate with on a CPU: in fp32, bf16 or int8.
 
 Every linear layer is replaced by one that keeps its weights in the order in which the processor
-reads them, or rounded to a smaller format; all give fp32, and all between the layers stays fp32.
-Nothing is trained with these.
+reads them, or rounded to a smaller format, and a recurrent layer by one that steps with two such;
+all give fp32, and all between the layers stays fp32. Nothing is trained with these.
 """
 
 from __future__ import annotations

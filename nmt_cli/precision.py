@@ -18,7 +18,7 @@ DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
 PrecisionChoice = Literal["auto", "fp32", "bf16", "fp16"]
 TranslationPrecisionChoice = Literal["auto", "fp32", "bf16", "fp16", "int8"]
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 """Numbers of glibc's malloc.h."""
 _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -162,6 +162,7 @@ def give_back_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
     _call_glibc("malloc_trim", 0)
     _call_glibc("mallopt", _M_MMAP_MAX, 1 << 16)  # from now on at once, as by default
+    _call_glibc("mallopt", _M_MMAP_THRESHOLD, 128 << 10)
     _call_glibc("mallopt", _M_TRIM_THRESHOLD, 128 << 10)
 
 
