@@ -108,7 +108,7 @@ def best_continuations(totals: Tensor, log_probs: Tensor, step: Step) -> Candida
     block = best.topk(min(count, K * blocks), dim=1).indices  # (B, N)
     rows = torch.arange(B, device=block.device).unsqueeze(1)
     parents = block // blocks
-    within = of_block.flatten(1, 2)[rows, block] + totals.gather(1, parents).unsqueeze(-1)
+    within = of_block[rows, parents, block % blocks] + totals.gather(1, parents).unsqueeze(-1)
     values, flat = within.flatten(1).topk(count, dim=1)
     chosen = flat // _BLOCK
     tokens = block.gather(1, chosen) % blocks * _BLOCK + flat % _BLOCK
@@ -235,12 +235,13 @@ def search(
     active = list(range(len(sentences)))
     keys = range(len(sentences)) if keys is None else keys
     memory = model.encode(src, src_mask)
-    first = torch.arange(len(active), device=src.device).repeat_interleave(K)
-    state = select(model.start(memory, max(limits)), first)
+    rows = torch.arange(len(active), device=src.device)
+    width = K if sampled else 1  # beams start alike: the first step is taken for one of them
+    state = select(model.start(memory, max(limits)), rows.repeat_interleave(width))
     totals = src.new_zeros((len(active), K), dtype=torch.float32)
     if not sampled:
-        totals[:, 1:] = -math.inf  # all beams start alike: only the first may branch
-    tokens = src.new_full((len(active) * K, 1), BOS)
+        totals[:, 1:] = -math.inf  # only the first may branch
+    tokens = src.new_full((len(active) * width, 1), BOS)
     written = src.new_empty((len(active), K, 0))
 
     for length in range(1, max(limits) + 1):
@@ -250,7 +251,8 @@ def search(
         if length <= len(options.prefix):
             log_probs = _only(options.prefix[length - 1], log_probs)
         step = Step([keys[i] for i in active], length)
-        chosen = expand(totals, log_probs.view(len(active), K, -1), step)
+        by_beam = log_probs.view(len(active), width, -1).expand(-1, K, -1)
+        chosen = expand(totals, by_beam, step)
         slots, totals, alive = _settle(chosen, written, [sentences[i] for i in active], K)
         keep = [n for n, i in enumerate(active) if not sentences[i].is_done(alive[n], length)]
         if not keep:
@@ -266,10 +268,10 @@ def search(
         parents = chosen.parents.gather(1, slots)  # (B, K)
         newest = chosen.tokens.gather(1, slots)
         if not stays:
-            state = select(state, (rows[:, None] * K + parents).flatten())
+            state = select(state, (rows[:, None] * width + parents.clamp(max=width - 1)).flatten())
         history = written.gather(1, parents.unsqueeze(-1).expand(-1, -1, written.shape[2]))
         written = torch.cat([history, newest.unsqueeze(-1)], dim=2)
-        tokens = newest.view(-1, 1)
+        tokens, width = newest.view(-1, 1), K
     return [sentence.best() or [_NOTHING] for sentence in sentences]
 
 
