@@ -42,10 +42,9 @@ from nmt_cli.precision import choose_translation_precision
 from nmt_cli.runs import RunFolder
 from nmt_cli.search import SearchOptions
 from nmt_cli.tokenizer import EOS
-from nmt_cli.translation import load_translator
+from nmt_cli.translation import default_batch_tokens, load_translator
 
 BATCH = 64
-BATCH_TOKENS = 2048
 CPU = torch.device("cpu")
 
 
@@ -77,7 +76,9 @@ def ours(run: RunFolder, precision: Any, workers: int) -> Engine:
     translator = load_translator([run], CPU, number_format).with_workers(workers)
 
     def translate(lines: list[str], beam: int) -> list[str]:
-        found = translator.translate(lines, SearchOptions(beam=beam), BatchSize(BATCH_TOKENS))
+        found = translator.translate(
+            lines, SearchOptions(beam=beam), BatchSize(default_batch_tokens(beam))
+        )
         return [translation.outputs[0].text for translation in found]
 
     return timed(translate)

@@ -42,11 +42,11 @@ from nmt_cli.runs import DEFAULT_ROOT, RunFolder
 from nmt_cli.scoring import Likelihood, score_pairs
 from nmt_cli.search import SearchOptions
 from nmt_cli.translation import (
-    BATCH_TOKENS,
     Alignment,
     Output,
     Translation,
     Translator,
+    default_batch_tokens,
     load_translator,
     word_pairs,
 )
@@ -128,7 +128,7 @@ class Model:
         beam: int = 5,
         length_penalty: float = 0.6,
         max_length: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
     ) -> list[Translated]:
         """Translate texts, one sentence each; results in their order.
 
@@ -137,7 +137,8 @@ class Model:
             beam: hypotheses kept; 1 is greedy search.
             length_penalty: the exponent of the length penalty.
             max_length: most tokens of a translation; by default twice the source's plus 20.
-            batch_tokens: source tokens translated at once.
+            batch_tokens: source tokens translated at once; by default 2,048, or 4,096 in greedy
+                search.
         """
         return [
             found[0]
@@ -159,19 +160,20 @@ class Model:
         beam: int = 5,
         length_penalty: float = 0.6,
         max_length: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
     ) -> list[list[Translated]]:
         """Give up to n translations of each text, best first; else like ``translate``."""
         if isinstance(texts, str):
             raise TypeError("texts is a list of sentences, not one string")
-        for name, value, most in (
-            ("beam", beam, MOST_BEAMS), ("n", n, MOST_BEAMS), ("batch_tokens", batch_tokens, MANY),
-        ):  # fmt: skip
+        for name, value, most in (("beam", beam, MOST_BEAMS), ("n", n, MOST_BEAMS)):
             if not fits(value, int) or not 1 <= value <= most:
                 raise NmtError(f"{name}={value!r}: must be from 1 to {most}")
         options = SearchOptions(max(beam, n), n, length_penalty, max_length)
+        tokens = default_batch_tokens(options.beam) if batch_tokens is None else batch_tokens
+        if not fits(tokens, int) or not 1 <= tokens <= MANY:
+            raise NmtError(f"batch_tokens={tokens!r}: must be from 1 to {MANY}")
         lines = [one_line(text) for text in texts]
-        found = self._translator.translate(lines, options, BatchSize(batch_tokens))
+        found = self._translator.translate(lines, options, BatchSize(tokens))
         return [
             [Translated(line, result, output, self._translator) for output in result.outputs]
             for line, result in zip(lines, found, strict=True)

@@ -37,7 +37,7 @@ from nmt_cli.metrics import (
 from nmt_cli.neural import comet_scores, is_comet, require_comet
 from nmt_cli.search import SearchOptions
 from nmt_cli.tokenizer import Tokenizer
-from nmt_cli.translation import BATCH_TOKENS, Translator
+from nmt_cli.translation import Translator, default_batch_tokens
 
 FEW_SENTENCES = 30
 """A bucket under this many sentences is marked: its score is hardly more than chance."""
@@ -45,7 +45,6 @@ FEW_SENTENCES = 30
 FEWEST_TO_RESAMPLE = 10
 """Under this many sentences a bootstrap interval or p-value would only mislead."""
 
-_BATCH = BatchSize(BATCH_TOKENS)
 """Budget for translating a test set."""
 DEFAULT_EDGES = (10, 20, 30, 40, 50)
 
@@ -226,7 +225,8 @@ def translate_sample(
 ) -> SystemOutput:
     """Translate a test set, timed."""
     began = time.perf_counter()
-    results = translator.translate(test.sources, options, _BATCH, on_done=on_done)
+    size = BatchSize(default_batch_tokens(options.beam))
+    results = translator.translate(test.sources, options, size, on_done=on_done)
     seconds = time.perf_counter() - began
     cut = sum(result.cut_from is not None for result in results)
     failed = sum(result.outputs[0].score == -math.inf for result in results)

@@ -15,9 +15,9 @@ from nmt_cli.evaluation import Sample
 from nmt_cli.metrics import bucket_index
 from nmt_cli.models import Seq2Seq
 from nmt_cli.teacher_forcing import LOSS_ROWS
-from nmt_cli.translation import BATCH_TOKENS, MAX_SOURCE_TOKENS, Translator
+from nmt_cli.translation import MAX_SOURCE_TOKENS, Translator
 
-_BATCH = BatchSize(BATCH_TOKENS)
+_BATCH = BatchSize(tokens=2048)
 
 
 class Likelihood(NamedTuple):

@@ -118,7 +118,8 @@ def translate(
         typer.Option(
             min=1,
             max=MANY,
-            help="Source tokens translated at once, padding included.  (default: 2048)",
+            help="Source tokens translated at once, padding included.  (default: 2048, or 4096 "
+            "with --beam 1)",
         ),
     ] = None,
     batch_sentences: Annotated[
@@ -182,7 +183,7 @@ def translate(
     from nmt_cli.precision import choose_device, choose_translation_precision
     from nmt_cli.runs import RunFolder, newest_run
     from nmt_cli.search import SearchOptions
-    from nmt_cli.translation import BATCH_TOKENS, load_translator
+    from nmt_cli.translation import default_batch_tokens, load_translator
 
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end quietly when the reader has gone
     screen = Screen(quiet)
@@ -228,7 +229,7 @@ def translate(
         options = replace(options, prefix=tuple(translator.tgt_tokenizer.encode(prefix)))
     if align or attention is not None:
         _require_attention(translator, runs, screen)
-    size = BatchSize(batch_tokens or BATCH_TOKENS, batch_sentences)
+    size = BatchSize(batch_tokens or default_batch_tokens(options.beam), batch_sentences)
     work = Work(translator, options, size, expand, screen)
     form = Form(n_best, scores, align, as_json, attention, layer, head)
     if files:
