@@ -191,7 +191,7 @@ def pack(model: nn.Module, linear: Callable[[nn.Linear], nn.Module]) -> None:
 
     oneDNN, and torch above it, are told to keep the code of 256 shapes, not of 1,024, unless the
     user says otherwise: a process that translates for long meets so many, and each takes up to half
-    a megabyte. With 64, code that had just been thrown away was made again (5 % of greedy search).
+    a megabyte. With 64, what had just been thrown away was made again: 4 % of greedy search.
     """
     for capacity in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(capacity, "256")
