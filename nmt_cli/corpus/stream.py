@@ -41,7 +41,7 @@ def _growing(lines: Iterator[str]) -> Iterator[list[str]]:
     count = _FIRST_GROUP
     while group := list(islice(lines, count)):
         yield group
-        count = min(2 * count, _FILE_GROUP)
+        count = min(4 * count, _FILE_GROUP)
 
 
 def _prompt(most: int) -> Iterator[list[bytes]]:
@@ -75,7 +75,7 @@ def _prompt(most: int) -> Iterator[list[bytes]]:
                     break
                 group.append(line)
             else:
-                size = min(2 * size, most)
+                size = min(4 * size, most)
         except queue.Empty:
             pass
         yield group
