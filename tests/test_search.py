@@ -110,6 +110,20 @@ def test_the_best_continuations_are_those_of_a_full_sort(B, K, size):
     assert int(found.tokens.max()) < size
 
 
+def test_a_beam_branches_from_one_hypothesis_a_sentence_and_samples_are_apart_at_once(monkeypatch):
+    model, rows = Table(0), []
+
+    def decode(tokens, *rest, **options):
+        rows.append(len(tokens))
+        return Table.decode(model, tokens, *rest, **options)
+
+    monkeypatch.setattr(model, "decode", decode)
+    search(model, *sources(4, 5), SearchOptions(beam=3, max_length=2))
+    search(model, *sources(4, 5), SearchOptions(beam=3, max_length=2), Sampler())
+    assert rows[:2] == [2, 6]
+    assert rows[2] == 6
+
+
 def test_control_tokens_are_never_written():
     model = Table(0)
     model.table[..., [PAD, UNK, BOS]] += 50
