@@ -171,10 +171,10 @@ def in_few_sizes(product: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tens
 
 
 def few_sizes(rows: int) -> int:
-    """Round up to eights past 8, and past 256 to 16 numbers from a power of two to the next."""
-    if rows <= 8:
+    """Round up to sixteen numbers between each power of two and the next, past 64."""
+    if rows <= _ROWS:
         return rows
-    step = max(8, (1 << rows.bit_length()) // 32)
+    step = 1 << (rows.bit_length() - 5)
     return -(-rows // step) * step
 
 
@@ -189,12 +189,12 @@ LINEARS: dict[str, Callable[[nn.Linear], nn.Module]] = {
 def pack(model: nn.Module, linear: Callable[[nn.Linear], nn.Module]) -> None:
     """Replace every linear layer of a model, such as by ``Int8Linear``, those in recurrences too.
 
-    oneDNN, and torch above it, are told to keep the code of 256 shapes, not of 1,024, unless the
+    oneDNN, and torch above it, are told to keep the code of 64 shapes, not of 1,024, unless the
     user says otherwise: a process that translates for long meets so many, and each takes up to half
-    a megabyte. With 64, what had just been thrown away was made again: 4 % of greedy search.
+    a megabyte.
     """
     for capacity in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(capacity, "256")
+        os.environ.setdefault(capacity, "64")
     for module in list(model.modules()):
         for name, child in module.named_children():
             if type(child) is nn.Linear:

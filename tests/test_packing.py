@@ -112,9 +112,9 @@ def test_any_number_of_rows_is_multiplied_as_each_row_alone(linear, kind, shape)
 
 def test_few_sizes_are_enough_for_many_rows():
     rows = range(1, 10_001)
-    assert all(n <= few_sizes(n) <= max(1.07 * n, n + 7) for n in rows)
-    assert all(few_sizes(n) == n for n in range(1, 9))
-    assert len({few_sizes(n) for n in rows}) < 130
+    assert all(n <= few_sizes(n) <= 1.07 * n + 1 for n in rows)
+    assert all(few_sizes(n) == n for n in range(1, 65))
+    assert len({few_sizes(n) for n in rows}) < 200
 
 
 MANY_SHAPES = """
@@ -122,21 +122,21 @@ import sys, torch
 from nmt_cli.packing import LINEARS, pack
 from tests.soaking import own_megabytes
 
-model = torch.nn.Sequential(*(torch.nn.Linear(64 + 8 * n, 128) for n in range(60)))
+model = torch.nn.Sequential(*(torch.nn.Linear(64 + 8 * n, 128) for n in range(12)))
 pack(model, LINEARS[sys.argv[1]])
 torch.set_num_threads(1)
 
 
 def see(layers):
     for layer in layers:
-        for rows in [*range(1, 8), *range(8, 65, 8)]:
+        for rows in range(1, 65):
             layer(torch.zeros(rows, layer.in_features))
 
 
 with torch.inference_mode():
-    see(model[:17])
+    see(model[:2])
     before = own_megabytes()
-    see(model[17:])
+    see(model[2:])
 print(own_megabytes() - before)
 """
 
@@ -148,4 +148,4 @@ def test_memory_stays_after_many_shapes(kind):
         [sys.executable, "-c", MANY_SHAPES, kind],
         cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert float(done.stdout) < 50  # 645 shapes that are all kept take 230 and more
+    assert float(done.stdout) < 50  # 640 shapes that are all kept take 230 and more
