@@ -45,7 +45,6 @@ FEW_SENTENCES = 30
 FEWEST_TO_RESAMPLE = 10
 """Under this many sentences a bootstrap interval or p-value would only mislead."""
 
-"""Budget for translating a test set."""
 DEFAULT_EDGES = (10, 20, 30, 40, 50)
 
 _OTHER_METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], float]] = {

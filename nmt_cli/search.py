@@ -267,7 +267,7 @@ def search(
             chosen = Candidates(*(part[rows] for part in chosen))
         parents = chosen.parents.gather(1, slots)  # (B, K)
         newest = chosen.tokens.gather(1, slots)
-        if not stays:
+        if not stays:  # after the first step any parent is the one that there was
             state = select(state, (rows[:, None] * width + parents.clamp(max=width - 1)).flatten())
         history = written.gather(1, parents.unsqueeze(-1).expand(-1, -1, written.shape[2]))
         written = torch.cat([history, newest.unsqueeze(-1)], dim=2)
