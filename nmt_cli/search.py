@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt_cli.errors import NmtError
-from nmt_cli.models.base import Seq2Seq, lengths_of, select
+from nmt_cli.models.base import Seq2Seq, close_ranks, lengths_of, select
 from nmt_cli.tokenizer import BOS, EOS
 
 _BLOCK = 64
@@ -234,7 +234,7 @@ def search(
     sentences = [_Sentence(options, limit, sampled) for limit in limits]
     active = list(range(len(sentences)))
     keys = range(len(sentences)) if keys is None else keys
-    memory = model.encode(src, src_mask)
+    memory = model.encode(src.clone(), src_mask.clone())  # ours, as it changes when sentences leave
     rows = torch.arange(len(active), device=src.device)
     width = K if sampled else 1  # beams start alike: the first step is taken for one of them
     state = select(model.start(memory, max(limits)), rows.repeat_interleave(width))
@@ -257,22 +257,40 @@ def search(
         keep = [n for n, i in enumerate(active) if not sentences[i].is_done(alive[n], length)]
         if not keep:
             break
-        state, stays = decoded.state, K == 1  # then each hypothesis continues itself
+        state = decoded.state
         rows = torch.arange(len(active), device=src.device)
         if len(keep) < len(active):
-            stays, rows = False, torch.tensor(keep, device=src.device)
-            memory = select(memory, rows)
+            keep, moved = _without_gaps(keep)
+            rows, moves = src.new_tensor(keep), src.new_tensor(moved)
+            memory = close_ranks(memory, moves, len(keep))
+            if K == 1:
+                state = close_ranks(state, moves, len(keep))
             active = [active[n] for n in keep]
             slots, totals, written = slots[rows], totals[rows], written[rows]
             chosen = Candidates(*(part[rows] for part in chosen))
         parents = chosen.parents.gather(1, slots)  # (B, K)
         newest = chosen.tokens.gather(1, slots)
-        if not stays:  # after the first step any parent is the one that there was
+        if K > 1:  # after the first step any parent is the one that there was
             state = select(state, (rows[:, None] * width + parents.clamp(max=width - 1)).flatten())
         history = written.gather(1, parents.unsqueeze(-1).expand(-1, -1, written.shape[2]))
         written = torch.cat([history, newest.unsqueeze(-1)], dim=2)
         tokens, width = newest.view(-1, 1), K
     return [sentence.best() or [_NOTHING] for sentence in sentences]
+
+
+def _without_gaps(keep: list[int]) -> tuple[list[int], list[list[int]]]:
+    """Order ascending rows so that most keep their places: the last ones go where others left.
+
+    Returns:
+        which row is in each place then, and the moves as ``close_ranks`` wants them.
+    """
+    count = len(keep)
+    fillers = [row for row in keep if row >= count]
+    gaps = sorted(set(range(count)).difference(keep))
+    after = list(range(count))
+    for gap, filler in zip(gaps, fillers, strict=True):
+        after[gap] = filler
+    return after, [gaps, fillers]
 
 
 def _only(token: int, log_probs: Tensor) -> Tensor:

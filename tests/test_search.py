@@ -163,7 +163,8 @@ def test_max_length_counts_the_end_and_is_kept():
     assert len(found[0][0].tokens) == 4
 
 
-def test_every_back_end_gives_the_same_at_any_batch_size():
+@pytest.mark.parametrize("beam", [1, 4])
+def test_every_back_end_gives_the_same_at_any_batch_size(beam):
     for arch in architectures():
         torch.manual_seed(2)
         small = arch.sizes["tiny"]
@@ -171,13 +172,24 @@ def test_every_back_end_gives_the_same_at_any_batch_size():
         for parameter in model.parameters():
             parameter.data.mul_(2.0)
         rows = [[*torch.randint(4, 30, (n,)).tolist(), EOS] for n in (3, 9, 1, 5, 6)]
-        options = SearchOptions(beam=4, n_best=2, max_length=12)
+        options = SearchOptions(beam=beam, n_best=min(beam, 2), max_length=12)
         together = search(model, *pad(rows), options)
         for row, hypotheses in zip(rows, together, strict=True):
             alone = search(model, *pad([row]), options)[0]
             assert [h.tokens for h in alone] == [h.tokens for h in hypotheses]
             for a, b in zip(alone, hypotheses, strict=True):
                 assert a.score == pytest.approx(b.score, abs=1e-8)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_what_is_given_to_a_search_is_not_changed(beam):
+    model = Table(2)
+    model.table[5, ..., EOS] += 50  # leaves at once, and the other takes its place
+    model.table[6, ..., EOS] -= 50
+    src, mask = pad([[5, EOS], [6, 5, 4, EOS]])
+    before = src.clone(), mask.clone()
+    search(model, src, mask, SearchOptions(beam=beam))
+    assert torch.equal(src, before[0]) and torch.equal(mask, before[1])
 
 
 def test_the_score_of_a_hypothesis_is_that_of_teacher_forcing():

@@ -74,6 +74,26 @@ def select(tree: Tree, rows: Tensor) -> Tree:
     return tree.index_select(0, rows)
 
 
+def close_ranks(tree: Tree, moves: Tensor, count: int) -> Tree:
+    """Keep so many batch rows, the first, once rows from behind took the places of those that left.
+
+    Where few rows leave, few are copied: ``select`` would copy all. The tensors are changed, so
+    whoever calls this must own them.
+
+    Args:
+        tree: a memory or a state.
+        moves: (2, M) int64, places below ``count``, and the places from there on of the rows that
+            take them.
+        count: of the rows that stay.
+    """
+    if isinstance(tree, tuple):
+        return tuple(close_ranks(branch, moves, count) for branch in tree)
+    gaps, fillers = moves
+    if tree.stride(0) > 0:  # else all rows are one
+        tree.index_copy_(0, gaps, tree.index_select(0, fillers))
+    return tree[:count]
+
+
 def parameter_count(model: nn.Module) -> int:
     """Count the parameters, a shared one once."""
     return sum(p.numel() for p in model.parameters())

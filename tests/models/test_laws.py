@@ -18,7 +18,7 @@ from nmt_cli.models import (
     resolve_options,
     select,
 )
-from nmt_cli.models.base import Architecture
+from nmt_cli.models.base import Architecture, close_ranks
 from nmt_cli.models.ensemble import Ensemble
 from nmt_cli.models.options import describe, parse
 from nmt_cli.precision import Precision
@@ -169,6 +169,20 @@ def test_selecting_rows_before_decoding_equals_after(arch, variant):
     before = model.decode(tokens[rows], select(memory, rows), select(state, rows))
     assert_close(before.hidden, after.hidden[rows])
     assert_close(before.state, select(after.state, rows))
+
+
+@torch.inference_mode()
+def test_closing_ranks_gives_what_selecting_gives(arch, variant):
+    model = build(arch, variant)
+    src, mask = ids(5, 5), mask_of([5, 3, 4, 1, 2], 5)
+    memory = model.encode(src, mask)
+    state = model.decode(ids(5, 3), memory, model.start(memory)).state
+    rows, moves, tokens = torch.tensor([0, 3, 2]), torch.tensor([[1], [3]]), ids(3, 2)
+    chosen = model.decode(tokens, select(memory, rows), select(state, rows))
+    memory, state = close_ranks(memory, moves, 3), close_ranks(state, moves, 3)
+    closed = model.decode(tokens, memory, state)
+    assert_close(closed.hidden, chosen.hidden)
+    assert_close(closed.state, chosen.state)
 
 
 def test_beams_share_the_memory_of_their_sentence(arch, variant):
