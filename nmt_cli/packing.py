@@ -1,8 +1,9 @@
 """Weights made ready to translate with on a CPU: in fp32, bf16 or int8.
 
 Every linear layer is replaced by one that keeps its weights in the order in which the processor
-reads them, or rounded to a smaller format, and a recurrent layer by one that steps with two such;
-all give fp32, and all between the layers stays fp32. Nothing is trained with these.
+reads them, or rounded to a smaller format, a recurrent layer by one that steps with two such, and a
+feed-forward layer by one that maps some positions at a time; all give fp32, and all between the
+layers stays fp32. Nothing is trained with these.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt_cli.models.base import Uninitialised
+from nmt_cli.models.base import Tree, Uninitialised
 from nmt_cli.models.cells import CELLS, State
+from nmt_cli.models.stack import FeedForward, Mixer
 
 _ROWS = 64
 """Rows that are multiplied at once, for which weights are laid out; other numbers work too."""
+_TILE = 256
+"""Positions that a feed-forward layer maps at once."""
 _LARGEST = 127
 _SMALLEST = 1e-30
 """What a row of zeros is divided by."""
@@ -178,6 +182,29 @@ def few_sizes(rows: int) -> int:
     return -(-rows // step) * step
 
 
+class InTiles(Mixer):
+    """A feed-forward layer that maps some positions at a time.
+
+    What lies between its two products, several times as wide, then stays in the cache.
+    """
+
+    def __init__(self, layer: FeedForward) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def start(self, rows: int) -> Tree:
+        """Keep nothing."""
+        return self.layer.start(rows)
+
+    def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
+        """Map each position of x (B, T, D)."""
+        if x.shape[0] * x.shape[1] <= _TILE:
+            return self.layer(x, state, position)
+        tiles = x.flatten(0, 1).unsqueeze(0).split(_TILE, dim=1)
+        mapped = torch.cat([self.layer(tile, state, position)[0] for tile in tiles], dim=1)
+        return mapped.view_as(x), state
+
+
 LINEARS: dict[str, Callable[[nn.Linear], nn.Module]] = {
     "fp32": Fp32Linear,
     "bf16": Bf16Linear,
@@ -201,3 +228,5 @@ def pack(model: nn.Module, linear: Callable[[nn.Linear], nn.Module]) -> None:
                 setattr(module, name, linear(child))
             elif type(child) in CELLS:
                 setattr(module, name, Stepped(cast(nn.RNNBase, child), linear))
+            elif type(child) is FeedForward:
+                setattr(module, name, InTiles(child))

@@ -11,7 +11,17 @@ from torch import nn
 from nmt_cli.batches import pad
 from nmt_cli.models import Vocabulary, architectures
 from nmt_cli.models.cells import CELLS
-from nmt_cli.packing import LINEARS, Bf16Linear, Fp32Linear, Int8Linear, Stepped, few_sizes, pack
+from nmt_cli.models.stack import FeedForward, LayerOptions, whole
+from nmt_cli.packing import (
+    LINEARS,
+    Bf16Linear,
+    Fp32Linear,
+    Int8Linear,
+    InTiles,
+    Stepped,
+    few_sizes,
+    pack,
+)
 from nmt_cli.tokenizer import BOS, EOS
 
 
@@ -98,6 +108,18 @@ def test_a_recurrence_is_stepped_as_torch_runs_it(cell, kind):
     torch.testing.assert_close(at_once, one_by_one, rtol=0, atol=1e-6)
     torch.testing.assert_close(after, state, rtol=0, atol=1e-6)
     torch.testing.assert_close(after, last, rtol=0, atol=5 * accuracy)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("shape", [(256, 1), (1, 257), (30, 20)])
+def test_feed_forward_in_tiles_is_that_of_all_positions(activation, shape):
+    torch.manual_seed(3)
+    layer = FeedForward(LayerOptions(d_model=16, d_ffn=32, dropout=0.0), activation).double()
+    x = torch.randn(*shape, 16, dtype=torch.float64)
+    given = x.clone()
+    with torch.inference_mode():
+        torch.testing.assert_close(whole(InTiles(layer), x), whole(layer, x), rtol=0, atol=1e-12)
+    assert torch.equal(x, given)
 
 
 @pytest.mark.parametrize("kind", LINEARS)

@@ -175,7 +175,8 @@ class FeedForward(Mixer):
         self.inner = nn.Linear(options.d_model, options.d_ffn)
         self.gate = nn.Linear(options.d_model, options.d_ffn) if activation == "swiglu" else None
         self.outer = nn.Linear(options.d_ffn, options.d_model)
-        self.activate = F.gelu if activation == "gelu" else F.relu
+        # in place: its backward needs the result alone
+        self.activate = F.gelu if activation == "gelu" else F.relu_
         self.dropout = Dropout(options.dropout)
 
     def start(self, rows: int) -> Tree:
