@@ -22,7 +22,7 @@ from nmt_cli.models.stack import FeedForward, Mixer
 
 _ROWS = 64
 """Rows that are multiplied at once, for which weights are laid out; other numbers work too."""
-_TILE = 256
+_TILE = 512
 """Positions that a feed-forward layer maps at once."""
 _LARGEST = 127
 _SMALLEST = 1e-30

@@ -2,7 +2,7 @@
 
 The loop knows a model only through encode, start, decode and project. Memory has one row per
 sentence; tokens and state have one per hypothesis, row b*K+k belonging to sentence b. Sentences
-that are done leave the batch.
+that are done leave the batch, and the last ones of several batches go on together.
 
 A score is log P / ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14 without
 coverage); length counts the tokens with EOS.
@@ -21,11 +21,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt_cli.errors import NmtError
-from nmt_cli.models.base import Seq2Seq, close_ranks, lengths_of, select
+from nmt_cli.models.base import Seq2Seq, Tree, close_ranks, join, lengths_of, select
 from nmt_cli.tokenizer import BOS, EOS
 
 _BLOCK = 64
 """Neighbours in the vocabulary of which only the best is compared at first."""
+_FEW = 32
+"""Hypotheses for which a step costs hardly less than for more of them."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +167,9 @@ class Sampler:
 class _Sentence:
     """The finished hypotheses of one sentence, and when to stop looking for better ones."""
 
-    def __init__(self, options: SearchOptions, limit: int, sampled: bool) -> None:
+    def __init__(self, options: SearchOptions, key: int, limit: int, sampled: bool) -> None:
         self.options = options
+        self.key = key
         self.limit = limit
         self.sampled = sampled
         self.finished: list[Hypothesis] = []
@@ -186,7 +189,7 @@ class _Sentence:
             best_alive: log P of the best hypothesis that goes on; log P only falls.
             length: its tokens so far.
         """
-        if best_alive == -math.inf:
+        if best_alive == -math.inf or length >= self.limit:
             return True
         if self.sampled or len(self.finished) < self.options.n_best:
             return False
@@ -204,7 +207,98 @@ class _Sentence:
         return sorted(self.finished, key=lambda h: h.score, reverse=True)[: self.options.n_best]
 
 
-@torch.inference_mode()
+class Sources(NamedTuple):
+    """A batch to translate."""
+
+    src: Tensor
+    """(B, S) int64."""
+    mask: Tensor
+    """(B, S) bool, True = a real token."""
+    keys: Sequence[int]
+    """The number by which each sentence is known to an ``Expand``."""
+
+
+@dataclass
+class _Running:
+    """Sentences that are searched side by side, and have as many tokens each."""
+
+    sentences: list[_Sentence]
+    memory: Tree
+    """B rows, changed in place as sentences leave."""
+    state: Tree
+    """B*K rows, but B before the first step, as beams start alike."""
+    newest: Tensor
+    """(B, K) int64, or (B, 1)."""
+    totals: Tensor
+    """(B, K), log P of the hypotheses."""
+    written: Tensor
+    """(B, K, length) int64."""
+    src_length: int
+    """S, padding included."""
+
+    @property
+    def length(self) -> int:
+        """Count the tokens of a hypothesis."""
+        return self.written.shape[2]
+
+    def advance(self, model: Seq2Seq, options: SearchOptions, expand: Expand) -> None:
+        """Write one token more, and let the sentences leave that are done."""
+        (B, width), K = self.newest.shape, options.beam
+        length = self.length + 1
+        decoded = model.decode(self.newest.view(-1, 1), self.memory, self.state)
+        logits = model.project(decoded.hidden[:, -1])
+        log_probs = _allowed(logits, [sentence.limit for sentence in self.sentences], length)
+        if length <= len(options.prefix):
+            log_probs = _only(options.prefix[length - 1], log_probs)
+        step = Step([sentence.key for sentence in self.sentences], length)
+        chosen = expand(self.totals, log_probs.view(B, width, -1).expand(-1, K, -1), step)
+        slots, self.totals, alive = _settle(chosen, self.written, self.sentences, K)
+        self.state = decoded.state
+        stay = [
+            n for n, sentence in enumerate(self.sentences) if not sentence.is_done(alive[n], length)
+        ]
+        rows = torch.arange(B, device=slots.device)
+        if len(stay) < B:
+            stay, moves = _without_gaps(stay)
+            rows = slots.new_tensor(stay)
+            self._leave(stay, rows, slots.new_tensor(moves))
+            slots, chosen = slots[rows], Candidates(*(part[rows] for part in chosen))
+        parents = chosen.parents.gather(1, slots)  # (B, K)
+        self.newest = chosen.tokens.gather(1, slots)
+        if K > 1:  # after the first step any parent is the one that there was
+            beams = rows[:, None] * width + parents.clamp(max=width - 1)
+            self.state = select(self.state, beams.flatten())
+        history = self.written.gather(1, parents.unsqueeze(-1).expand(-1, -1, length - 1))
+        self.written = torch.cat([history, self.newest.unsqueeze(-1)], dim=2)
+
+    def _leave(self, stay: list[int], rows: Tensor, moves: Tensor) -> None:
+        """Keep these sentences; of a beam the state keeps its rows, which are chosen next."""
+        self.memory = close_ranks(self.memory, moves, len(stay))
+        if self.totals.shape[1] == 1:
+            self.state = close_ranks(self.state, moves, len(stay))
+        self.sentences = [self.sentences[n] for n in stay]
+        self.totals, self.written = self.totals[rows], self.written[rows]
+
+    def pause(self) -> _Running:
+        """Give back the memory of those that left."""
+        every = torch.arange(self.newest.numel(), device=self.newest.device)
+        self.memory = select(self.memory, every[: len(self.sentences)])
+        self.state = select(self.state, every)
+        return self
+
+    def joined_by(self, other: _Running) -> _Running:
+        """Go on together with sentences of which as many tokens are written."""
+        return _Running(
+            self.sentences + other.sentences,
+            join(self.memory, other.memory),
+            join(self.state, other.state),
+            torch.cat([self.newest, other.newest]),
+            torch.cat([self.totals, other.totals]),
+            torch.cat([self.written, other.written]),
+            max(self.src_length, other.src_length),
+        )
+
+
 def search(
     model: Seq2Seq,
     src: Tensor,
@@ -228,54 +322,77 @@ def search(
         for each sentence its hypotheses, best first, at most ``n_best`` of them; an empty one with
         no probability where a model that is broken gives none at all.
     """
-    K = options.beam
-    limits = _limits(src_mask, options, model.max_positions)
-    sampled = expand is not best_continuations
-    sentences = [_Sentence(options, limit, sampled) for limit in limits]
-    active = list(range(len(sentences)))
-    keys = range(len(sentences)) if keys is None else keys
-    memory = model.encode(src.clone(), src_mask.clone())  # ours, as it changes when sentences leave
-    rows = torch.arange(len(active), device=src.device)
+    batch = Sources(src, src_mask, range(len(src)) if keys is None else keys)
+    return search_batches(model, [batch], options, expand)
+
+
+@torch.inference_mode()
+def search_batches(
+    model: Seq2Seq, batches: Sequence[Sources], options: SearchOptions, expand: Expand
+) -> list[list[Hypothesis]]:
+    """Translate batches one after the other, but the last sentences of all together.
+
+    The few that take many more steps than their neighbours wait, when a step costs hardly less than
+    for more of them, until those of other batches are as long. Never are more tokens of sources
+    read together than the largest batch has.
+
+    Returns:
+        the hypotheses of all sentences, as ``search`` gives those of a batch.
+    """
+    sentences: list[_Sentence] = []
+    waiting: list[_Running] = []
+    few = _FEW // options.beam if len(batches) > 1 else 0
+    most = max((batch.src.numel() for batch in batches), default=0)
+    for batch in batches:
+        running = _begin(model, batch, options, expand is not best_continuations)
+        sentences += running.sentences
+        while len(running.sentences) > few:
+            running.advance(model, options, expand)
+        if running.sentences:
+            waiting.append(running.pause())
+        longest = max((others.src_length for others in waiting), default=0)
+        if (sum(len(others.sentences) for others in waiting) + few) * longest > most:
+            _finish(model, waiting, options, expand)
+            waiting = []
+    _finish(model, waiting, options, expand)
+    return [sentence.best() or [_NOTHING] for sentence in sentences]
+
+
+def _finish(
+    model: Seq2Seq, waiting: Sequence[_Running], options: SearchOptions, expand: Expand
+) -> None:
+    """Search to the end, together from where they are as long."""
+    by_length = sorted(waiting, key=lambda running: running.length, reverse=True)
+    while by_length:
+        running = by_length.pop()
+        while running.sentences and not (by_length and by_length[-1].length == running.length):
+            running.advance(model, options, expand)
+        if by_length and running.sentences:
+            by_length[-1] = by_length[-1].joined_by(running)
+
+
+def _begin(model: Seq2Seq, batch: Sources, options: SearchOptions, sampled: bool) -> _Running:
+    """Read the sources, and stand before the first token."""
+    K, B = options.beam, len(batch.keys)
+    limits = _limits(batch.mask, options, model.max_positions)
+    memory = model.encode(batch.src.clone(), batch.mask.clone())  # what changes is ours
     width = K if sampled else 1  # beams start alike: the first step is taken for one of them
-    state = select(model.start(memory, max(limits)), rows.repeat_interleave(width))
-    totals = src.new_zeros((len(active), K), dtype=torch.float32)
+    beams = torch.arange(B, device=batch.src.device).repeat_interleave(width)
+    totals = batch.src.new_zeros((B, K), dtype=torch.float32)
     if not sampled:
         totals[:, 1:] = -math.inf  # only the first may branch
-    tokens = src.new_full((len(active) * width, 1), BOS)
-    written = src.new_empty((len(active), K, 0))
-
-    for length in range(1, max(limits) + 1):
-        decoded = model.decode(tokens, memory, state)
-        logits = model.project(decoded.hidden[:, -1])
-        log_probs = _allowed(logits, [limits[i] for i in active], length)
-        if length <= len(options.prefix):
-            log_probs = _only(options.prefix[length - 1], log_probs)
-        step = Step([keys[i] for i in active], length)
-        by_beam = log_probs.view(len(active), width, -1).expand(-1, K, -1)
-        chosen = expand(totals, by_beam, step)
-        slots, totals, alive = _settle(chosen, written, [sentences[i] for i in active], K)
-        keep = [n for n, i in enumerate(active) if not sentences[i].is_done(alive[n], length)]
-        if not keep:
-            break
-        state = decoded.state
-        rows = torch.arange(len(active), device=src.device)
-        if len(keep) < len(active):
-            keep, moved = _without_gaps(keep)
-            rows, moves = src.new_tensor(keep), src.new_tensor(moved)
-            memory = close_ranks(memory, moves, len(keep))
-            if K == 1:
-                state = close_ranks(state, moves, len(keep))
-            active = [active[n] for n in keep]
-            slots, totals, written = slots[rows], totals[rows], written[rows]
-            chosen = Candidates(*(part[rows] for part in chosen))
-        parents = chosen.parents.gather(1, slots)  # (B, K)
-        newest = chosen.tokens.gather(1, slots)
-        if K > 1:  # after the first step any parent is the one that there was
-            state = select(state, (rows[:, None] * width + parents.clamp(max=width - 1)).flatten())
-        history = written.gather(1, parents.unsqueeze(-1).expand(-1, -1, written.shape[2]))
-        written = torch.cat([history, newest.unsqueeze(-1)], dim=2)
-        tokens, width = newest.view(-1, 1), K
-    return [sentence.best() or [_NOTHING] for sentence in sentences]
+    return _Running(
+        [
+            _Sentence(options, key, limit, sampled)
+            for key, limit in zip(batch.keys, limits, strict=True)
+        ],
+        memory,
+        select(model.start(memory, max(limits)), beams),
+        batch.src.new_full((B, width), BOS),
+        totals,
+        batch.src.new_empty((B, K, 0)),
+        batch.src.shape[1],
+    )
 
 
 def _without_gaps(keep: list[int]) -> tuple[list[int], list[list[int]]]:

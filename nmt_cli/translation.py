@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -31,12 +32,18 @@ from nmt_cli.search import (
     Expand,
     Hypothesis,
     SearchOptions,
+    Sources,
     best_continuations,
-    search,
+    search_batches,
 )
 from nmt_cli.tokenizer import BOS, EOS, Tokenizer
 from nmt_cli.workers import Workers
 
+_TOGETHER = 4
+"""Batches whose last sentences are translated together by greedy search.
+
+More would save little more and report progress rarely; so would a beam, whose steps all are large.
+"""
 MAX_SOURCE_TOKENS = 1000
 """A longer source is cut, with a warning."""
 
@@ -81,18 +88,38 @@ class Alignment(NamedTuple):
     """(T, S) fp32; both sides end in EOS."""
 
 
-class Task(NamedTuple):
-    """A batch to search for translations of."""
+class Sentence(NamedTuple):
+    """What is to be translated."""
 
-    sources: list[Sequence[int]]
-    """Ids of each sentence, ending in EOS."""
-    keys: list[int]
+    source: Sequence[int]
+    """Ids, ending in EOS."""
+    key: int
+    """The number by which ``Expand`` knows it."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Batches to search for translations of, one after the other."""
+
+    batches: list[list[Sentence]]
     options: SearchOptions
     expand: Expand
 
-    def part(self, begin: int, end: int) -> Task:
-        """Take some of the sentences."""
-        return self._replace(sources=self.sources[begin:end], keys=self.keys[begin:end])
+    def __len__(self) -> int:
+        """Count the sentences."""
+        return sum(map(len, self.batches))
+
+    def halves(self) -> list[Task]:
+        """Divide the batches, or the only one."""
+        parts: list[list[list[Sentence]]]
+        if len(self.batches) > 1:
+            half = len(self.batches) // 2
+            parts = [self.batches[:half], self.batches[half:]]
+        else:
+            (batch,) = self.batches
+            half = len(batch) // 2
+            parts = [[batch[:half]], [batch[half:]]]
+        return [replace(self, batches=part) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -103,34 +130,35 @@ class Searcher:
     precision: Precision
 
     def __call__(self, task: Task) -> list[list[Hypothesis]]:
-        """Search one batch; in halves, if there is no memory for it at once."""
+        """Search batches; in halves, if there is no memory for all at once."""
         try:
             found = self._search(task)
             trim_at_times()
             return found
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error) or len(task.sources) == 1:
+            if not is_out_of_memory(error) or len(task) == 1:
                 raise
         warnings.warn(
-            f"out of memory for a batch of {len(task.sources)} sentences: it is searched in "
-            "halves; a smaller --batch-tokens saves the attempt",
+            f"out of memory for {len(task)} sentences: they are searched in halves; a smaller "
+            "--batch-tokens saves the attempt",
             NmtWarning,
             stacklevel=2,
         )
         give_back_memory(next(self.model.parameters()).device)
-        half = len(task.sources) // 2
-        return [*self(task.part(0, half)), *self(task.part(half, len(task.sources)))]
+        return [hypotheses for half in task.halves() for hypotheses in self(half)]
 
     def _search(self, task: Task) -> list[list[Hypothesis]]:
         device = next(self.model.parameters()).device
-        src, mask = pad(task.sources)
+        batches = []
+        for batch in task.batches:
+            sources, keys = zip(*batch, strict=True)
+            src, mask = pad(sources)
+            batches.append(Sources(src.to(device), mask.to(device), keys))
         with self.precision.autocast(device):
-            return search(
-                self.model, src.to(device), mask.to(device), task.options, task.expand, task.keys
-            )
+            return search_batches(self.model, batches, task.options, task.expand)
 
     def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, list[list[Hypothesis]]]]:
-        """Search here, one batch after the other, as ``Workers`` do side by side."""
+        """Search here, one task after the other, as ``Workers`` do side by side."""
         return enumerate(map(self, tasks))
 
 
@@ -161,18 +189,27 @@ def search_all(
     lengths = [len(source) for source in sources]
     order = sorted(range(len(sources)), key=lengths.__getitem__, reverse=True)
     workers = len(searcher) if isinstance(searcher, Workers) else 1
-    groups = cut_for(workers, order, lengths, size) if workers > 1 else cut(order, lengths, size)
+    batches = cut_for(workers, order, lengths, size) if workers > 1 else cut(order, lengths, size)
+    shares = _share(batches, workers, _TOGETHER if options.beam == 1 else 1)
     tasks = [
-        Task([sources[i] for i in group], [keys[i] for i in group], options, expand)
-        for group in groups
+        Task([[Sentence(sources[i], keys[i]) for i in batch] for batch in share], options, expand)
+        for share in shares
     ]
     found: list[list[Hypothesis]] = [[] for _ in sources]
     for number, hypotheses in searcher.run(tasks):
-        for i, best in zip(groups[number], hypotheses, strict=True):
+        places = [i for batch in shares[number] for i in batch]
+        for i, best in zip(places, hypotheses, strict=True):
             found[i] = best
         if on_done:
-            on_done(len(groups[number]))
+            on_done(len(places))
     return found
+
+
+def _share(batches: Sequence[list[int]], workers: int, most: int) -> list[Sequence[list[int]]]:
+    """Divide batches into runs of at most so many, for each worker as many of like size."""
+    runs = -(-len(batches) // (workers * most)) * workers
+    bounds = [len(batches) * n // runs for n in range(runs + 1)] if runs else [0]
+    return [batches[begin:end] for begin, end in pairwise(bounds) if end > begin]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from nmt_cli.models import Vocabulary, architecture
 from nmt_cli.precision import Precision
 from nmt_cli.search import SearchOptions, best_continuations
 from nmt_cli.tokenizer import EOS
-from nmt_cli.translation import Searcher, Task
+from nmt_cli.translation import Searcher, Sentence, Task
 from tests.test_training import make_trainer, never
 
 FULL = "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"
@@ -78,7 +78,9 @@ def test_a_search_is_done_in_halves_with_the_same_result(monkeypatch):
     torch.manual_seed(3)
     model = kind.build(kind.options(**kind.sizes["tiny"]), Vocabulary(20, 20, True)).eval()
     sources = [[*range(5, 6 + n), EOS] for n in range(7)]
-    task = Task(sources, list(range(7)), SearchOptions(beam=2), best_continuations)
+    sentences = [Sentence(source, key) for key, source in enumerate(sources)]
+    batches = [sentences[:2], sentences[2:6], sentences[6:]]
+    task = Task(batches, SearchOptions(beam=2), best_continuations)
     searcher = Searcher(model, Precision("fp32", ""))
     expected = searcher(task)
     encode = model.encode
@@ -93,7 +95,7 @@ def test_a_search_is_done_in_halves_with_the_same_result(monkeypatch):
         warnings.simplefilter("always")
         found = searcher(task)
     assert {warning.category for warning in told} == {NmtWarning}
-    assert "out of memory for a batch of 7 sentences" in str(told[0].message)
+    assert "out of memory for 7 sentences" in str(told[0].message)
     assert [[h.tokens for h in best] for best in found] == [
         [h.tokens for h in best] for best in expected
     ]

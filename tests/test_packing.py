@@ -111,7 +111,7 @@ def test_a_recurrence_is_stepped_as_torch_runs_it(cell, kind):
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
-@pytest.mark.parametrize("shape", [(256, 1), (1, 257), (30, 20)])
+@pytest.mark.parametrize("shape", [(512, 1), (1, 513), (30, 40)])
 def test_feed_forward_in_tiles_is_that_of_all_positions(activation, shape):
     torch.manual_seed(3)
     layer = FeedForward(LayerOptions(d_model=16, d_ffn=32, dropout=0.0), activation).double()

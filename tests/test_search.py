@@ -4,6 +4,7 @@ import math
 import pytest
 import torch
 
+import nmt_cli.search
 from nmt_cli.batches import pad
 from nmt_cli.errors import NmtError
 from nmt_cli.models import Vocabulary, architecture, architectures
@@ -11,10 +12,12 @@ from nmt_cli.models.base import Decoded, Seq2Seq
 from nmt_cli.search import (
     Sampler,
     SearchOptions,
+    Sources,
     Step,
     best_continuations,
     length_penalty,
     search,
+    search_batches,
 )
 from nmt_cli.tokenizer import BOS, EOS, PAD, UNK
 
@@ -179,6 +182,62 @@ def test_every_back_end_gives_the_same_at_any_batch_size(beam):
             assert [h.tokens for h in alone] == [h.tokens for h in hypotheses]
             for a, b in zip(alone, hypotheses, strict=True):
                 assert a.score == pytest.approx(b.score, abs=1e-8)
+
+
+def some_batches():
+    """Batches of falling length, as a search gets them."""
+    lengths = [[9, 9, 8], [3, 6, 4, 5], [1, 2, 2]]
+    return [
+        [[*torch.randint(4, 30, (length,)).tolist(), EOS] for length in batch] for batch in lengths
+    ]
+
+
+@pytest.mark.parametrize("few", [1, 2, 5])
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("arch", architectures(), ids=lambda arch: arch.name)
+def test_who_waits_for_other_batches_is_translated_as_alone(arch, beam, few, monkeypatch):
+    torch.manual_seed(2)
+    model = arch.build(arch.options(**arch.sizes["tiny"]), Vocabulary(30, 30, True)).double().eval()
+    for parameter in model.parameters():
+        parameter.data.mul_(2.0)
+    options = SearchOptions(beam=beam, n_best=min(beam, 2), max_length=12)
+    batches = some_batches()
+    alone = [best for batch in batches for best in search(model, *pad(batch), options)]
+    monkeypatch.setattr(nmt_cli.search, "_FEW", few * beam)
+    given = [Sources(*pad(batch), range(len(batch))) for batch in batches]
+    together = search_batches(model, given, options, best_continuations)
+    for one, other in zip(alone, together, strict=True):
+        assert [h.tokens for h in one] == [h.tokens for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-8)
+
+
+@pytest.mark.parametrize(("few", "steps"), [(0, 40), (1, 4 + 9 + 9), (9, 40)])
+def test_who_waits_saves_steps_and_never_do_more_go_on_than_in_a_batch(few, steps, monkeypatch):
+    model = Table(2)
+    model.table[5, ..., EOS] += 50  # ends at once
+    model.table[6, ..., EOS] -= 50
+    decode, rows = model.decode, []
+
+    def watched(tokens, memory, state):
+        rows.append(len(memory[0]))
+        return decode(tokens, memory, state)
+
+    monkeypatch.setattr(model, "decode", watched)
+    monkeypatch.setattr(nmt_cli.search, "_FEW", few)
+    given = [Sources(*sources(5, 6, 5), range(3))] * 4
+    search_batches(model, given, SearchOptions(beam=1, max_length=10), best_continuations)
+    assert len(rows) == steps
+    assert max(rows) == 3
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+def test_who_waits_is_drawn_the_same_samples(draws, monkeypatch):
+    model, options = Table(3), SearchOptions(beam=draws, n_best=draws, max_length=12)
+    (src, mask), keys = sources(4, 5, 6, 4, 5, 6), range(6)
+    alone = search(model, src, mask, options, Sampler(2), keys)
+    monkeypatch.setattr(nmt_cli.search, "_FEW", 2 * draws)
+    given = [Sources(src[n : n + 3], mask[n : n + 3], keys[n : n + 3]) for n in (0, 3)]
+    assert search_batches(model, given, options, Sampler(2)) == alone
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -92,6 +92,22 @@ def close_ranks(tree: Tree, moves: Tensor, count: int) -> Tree:
     if tree.stride(0) > 0:  # else all rows are one
         tree.index_copy_(0, gaps, tree.index_select(0, fillers))
     return tree[:count]
+
+
+def join(first: Tree, second: Tree) -> Tree:
+    """Put the batch rows of a second tree behind those of a first.
+
+    Where sides are not as long, as those of sources, the shorter ones are filled with zeros.
+    """
+    if isinstance(first, tuple):
+        return tuple(map(join, first, cast("tuple[Tree, ...]", second)))
+    parts = (first, cast(Tensor, second))
+    sizes = [max(sides) for sides in zip(*(part.shape[1:] for part in parts), strict=True)]
+    joined = first.new_zeros(sum(len(part) for part in parts), *sizes)
+    for part, rows in zip(parts, joined.split([len(part) for part in parts]), strict=True):
+        sides = tuple(slice(size) for size in part.shape)
+        rows[sides] = part
+    return joined
 
 
 def parameter_count(model: nn.Module) -> int:
