@@ -206,10 +206,11 @@ def search_all(
 
 
 def _share(batches: Sequence[list[int]], workers: int, most: int) -> list[Sequence[list[int]]]:
-    """Divide batches into runs of at most so many, for each worker as many of like size."""
-    runs = -(-len(batches) // (workers * most)) * workers
-    bounds = [len(batches) * n // runs for n in range(runs + 1)] if runs else [0]
-    return [batches[begin:end] for begin, end in pairwise(bounds) if end > begin]
+    """Deal batches out in runs of at most so many, to all workers such of like lengths."""
+    rounds = -(-len(batches) // (workers * most))
+    bounds = [len(batches) * n // rounds for n in range(rounds + 1)] if rounds else [0]
+    dealt = [batches[begin:end] for begin, end in pairwise(bounds)]
+    return [run[n::workers] for run in dealt for n in range(min(workers, len(run)))]
 
 
 @dataclass(frozen=True)
