@@ -107,7 +107,7 @@ class Mixer(nn.Module, ABC):
     """Maps (B, T, D) to (B, T, D), each position from itself and those before it.
 
     A sequence may come in chunks of any length; the state carries on from one to the next, and
-    no call changes the state that it is given.
+    no call changes the state that it is given, but for one that began with ``start_in_place``.
     """
 
     def __init__(self) -> None:
@@ -121,6 +121,10 @@ class Mixer(nn.Module, ABC):
     @abstractmethod
     def start(self, rows: int) -> Tree:
         """Give the state before the first position."""
+
+    def start_in_place(self, rows: int) -> Tree:
+        """Give a state that ``forward`` may change, and so use up, as it reads on."""
+        return self.start(rows)
 
     @abstractmethod
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
@@ -402,10 +406,15 @@ class DecoderLayer(nn.Module):
         self.around_cross = Residual(options) if cross else None
         self.around_channels = Residual(options) if self.channels else None
 
-    def start(self, rows: int) -> Tree:
+    def start(self, rows: int, in_place: bool) -> Tree:
         """Give the states of both mixers before the first position."""
-        both = (self.mixer, self.channels)
-        return tuple(mixer.start(rows) if mixer else () for mixer in both)
+
+        def first(mixer: Mixer | None) -> Tree:
+            if mixer is None:
+                return ()
+            return mixer.start_in_place(rows) if in_place else mixer.start(rows)
+
+        return first(self.mixer), first(self.channels)
 
     def forward(
         self,
@@ -512,8 +521,8 @@ class Stack(Seq2Seq):
     def start(self, memory: Tree, max_length: int | None = None) -> Tree:
         """Give (position (B,), the state of each layer)."""
         first = cast(tuple[Tensor, ...], memory)[0]
-        rows = first.shape[0]
-        layers = tuple(cast(DecoderLayer, layer).start(rows) for layer in self.decoder)
+        rows, in_place = first.shape[0], max_length is not None
+        layers = tuple(cast(DecoderLayer, layer).start(rows, in_place) for layer in self.decoder)
         return torch.zeros(rows, dtype=torch.int64, device=first.device), layers
 
     def decode(

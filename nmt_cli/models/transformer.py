@@ -46,6 +46,8 @@ from nmt_cli.models.stack import (
     merge_heads,
 )
 
+_ROOM = 4
+"""Positions for which keys and values get room at a time: more would have to be selected, too."""
 _BLOCK = 64
 """Positions of causal linear attention that are worked on as one matrix."""
 
@@ -194,10 +196,18 @@ class CausalAttention(SelfAttention, Mixer):
         empty = self.zeros(rows, self.kv_heads, 0, self.d_head)
         return empty, empty
 
+    def start_in_place(self, rows: int) -> Tree:
+        """Give (keys, values, taken): both with room behind the places taken, as (B, taken, 0)."""
+        if self.window:
+            return self.start(rows)
+        return *cast(KeysValues, self.start(rows)), self.zeros(rows, 0, 0)
+
     def forward(self, x: Tensor, state: Tree, position: Tensor) -> tuple[Tensor, Tree]:
         """Attend from x (B, T, D) over the positions kept and its own."""
-        past_k, past_v = cast(KeysValues, state)
+        past_k, past_v, *taken = cast(tuple[Tensor, ...], state)
         q, k, v = self.split(x, position)
+        if taken:
+            return self.attend_in_place(q, k, v, past_k, past_v, taken[0])
         if past_k.shape[2] > 0:
             k, v = torch.cat([past_k.to(k.dtype), k], 2), torch.cat([past_v.to(v.dtype), v], 2)
         T, S = q.shape[2], k.shape[2]
@@ -209,6 +219,28 @@ class CausalAttention(SelfAttention, Mixer):
             k[:, :, -self.window :],
             v[:, :, -self.window :],
         )
+
+    def attend_in_place(
+        self, q: Tensor, k: Tensor, v: Tensor, past_k: Tensor, past_v: Tensor, taken: Tensor
+    ) -> tuple[Tensor, Tree]:
+        """Attend over the positions kept and those of k and v, which are put behind them."""
+        (B, _, T, _), before = q.shape, taken.shape[1]
+        after = before + T
+        past_k, past_v = put(k, past_k, before), put(v, past_v, before)
+        seen = None if T == 1 else self.seen(T, after, q.device)
+        mixed = self.attend(q, past_k[:, :, :after], past_v[:, :, :after], seen)
+        return mixed, (past_k, past_v, taken.new_empty(B, after, 0))
+
+
+def put(x: Tensor, past: Tensor, place: int) -> Tensor:
+    """Write x (B, H, T, d) into (B, H, S, d) from a place on, or into a copy with more room."""
+    needed = place + x.shape[2]
+    if needed > past.shape[2]:
+        room = x.new_empty(*x.shape[:2], -(-needed // _ROOM) * _ROOM, x.shape[3])
+        room[:, :, :place] = past[:, :, :place]
+        past = room
+    past[:, :, place:needed] = x
+    return past
 
 
 class LinearAttention(SelfAttention):
