@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -150,6 +150,14 @@ def cut_for(
         else:
             low = middle
     return groups
+
+
+def deal(batches: Sequence[list[int]], workers: int, most: int) -> list[Sequence[list[int]]]:
+    """Deal batches out in runs of at most so many, to all workers such of like lengths."""
+    rounds = -(-len(batches) // (workers * most))
+    bounds = [len(batches) * n // rounds for n in range(rounds + 1)] if rounds else [0]
+    dealt = [batches[begin:end] for begin, end in pairwise(bounds)]
+    return [run[n::workers] for run in dealt for n in range(min(workers, len(run)))]
 
 
 def order_by_length(lengths: Lengths) -> NDArray[np.int64]:

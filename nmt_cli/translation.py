@@ -6,13 +6,12 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from nmt_cli.batches import BatchSize, cut, cut_for, pad
+from nmt_cli.batches import BatchSize, cut, cut_for, deal, pad
 from nmt_cli.corpus.lines import is_blank
 from nmt_cli.errors import NmtError, NmtWarning, is_out_of_memory
 from nmt_cli.models import Seq2Seq, Vocabulary, architecture
@@ -190,7 +189,7 @@ def search_all(
     order = sorted(range(len(sources)), key=lengths.__getitem__, reverse=True)
     workers = len(searcher) if isinstance(searcher, Workers) else 1
     batches = cut_for(workers, order, lengths, size) if workers > 1 else cut(order, lengths, size)
-    shares = _share(batches, workers, _TOGETHER if options.beam == 1 else 1)
+    shares = deal(batches, workers, _TOGETHER if options.beam == 1 else 1)
     tasks = [
         Task([[Sentence(sources[i], keys[i]) for i in batch] for batch in share], options, expand)
         for share in shares
@@ -203,14 +202,6 @@ def search_all(
         if on_done:
             on_done(len(places))
     return found
-
-
-def _share(batches: Sequence[list[int]], workers: int, most: int) -> list[Sequence[list[int]]]:
-    """Deal batches out in runs of at most so many, to all workers such of like lengths."""
-    rounds = -(-len(batches) // (workers * most))
-    bounds = [len(batches) * n // rounds for n in range(rounds + 1)] if rounds else [0]
-    dealt = [batches[begin:end] for begin, end in pairwise(bounds)]
-    return [run[n::workers] for run in dealt for n in range(min(workers, len(run)))]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from nmt_cli.batches import (
     collate,
     cut,
     cut_for,
+    deal,
     pad,
     with_ends,
 )
@@ -118,6 +119,18 @@ def test_the_order_follows_from_the_seed(seed):
 
     assert first(seed) == first(seed)
     assert first(seed) != first(seed + 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 8, 9, 40])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_batches_are_dealt_out_evenly(count, workers):
+    batches = [[n] for n in range(count)]
+    runs = deal(batches, workers, most=4)
+    assert sorted(batch for run in runs for batch in run) == batches
+    sizes = [len(run) for run in runs]
+    assert all(1 <= size <= 4 for size in sizes)
+    if count >= workers:
+        assert len(runs) % workers == 0 and max(sizes) - min(sizes) <= 1 + count % workers
 
 
 def test_pad_keeps_rows_apart():
