@@ -68,7 +68,8 @@ class Int8Linear(_Replacement):
 
     A row x_i is stored as round(127 x_i / max|x_i|), so that what is next to it in the batch does
     not matter, and W likewise for each output ("vector-wise quantization", Dettmers et al. 2022,
-    section 2.1); the sums are exact in int32.
+    section 2.1); the sums are exact in int32. What comes in may still differ by a rounding of fp32
+    among other neighbours, and then be rounded to another number here.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
